@@ -46,7 +46,8 @@ pub struct OtherHost {
     pub name: String,
     /// Its /etc/machine-id.
     pub machine_id: String,
-    /// The version of its Debian; `None` if it has another system, or has not reported it.
+    /// The version of its Debian if it runs containers; `None` if it has another system, or has not
+    /// reported it.
     #[serde(default)]
     pub debian: Option<String>,
     /// Its interfaces; unknown if it did not report them.

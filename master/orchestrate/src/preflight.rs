@@ -263,7 +263,7 @@ impl StepRunner<'_> {
         Some(OtherHost {
             name: name.to_string(),
             machine_id: known["machine_id"].as_str().unwrap_or_default().to_owned(),
-            debian: debian(&known),
+            debian: debian(&known).filter(|_| node.runs_containers()),
             interfaces: addresses(node).and_then(interface),
         })
     }

@@ -179,7 +179,7 @@ impl Emitter {
     }
 
     fn scalar(&mut self, data: &Data, is_key: bool) -> Written<()> {
-        let (text, is_itself) = text(data).ok_or(SerializeError::Key)?;
+        let (text, is_itself) = text(data).ok_or(SerializeError::CollectionKey)?;
         let outer = self.indent_flow();
         let place = ScalarPlace {
             in_flow: self.flow_level > 0,
@@ -332,7 +332,7 @@ impl Emitter {
 
 /// Tests whether a key can stand before its `:` without a `?`.
 fn is_simple(key: &Data) -> Written<bool> {
-    let (text, _) = text(key).ok_or(SerializeError::Key)?;
+    let (text, _) = text(key).ok_or(SerializeError::CollectionKey)?;
     Ok(!has_breaks(&text) && text.len() <= MAX_KEY)
 }
 

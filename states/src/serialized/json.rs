@@ -2,6 +2,9 @@
 
 use super::{Data, SerializeError, Written, float, sorted};
 
+/// The longest text.
+const MAX_BYTES: usize = 8 << 20;
+
 /// The form of a JSON text.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct JsonForm {
@@ -20,7 +23,7 @@ impl JsonForm {
     /// Writes data.
     ///
     /// # Errors
-    /// A key is a list or a mapping, or the keys to be sorted have no order.
+    /// A key is a list or a mapping, the keys to be sorted have no order, or the text would be too long.
     pub(crate) fn write(&self, data: &Data) -> Written<String> {
         let mut out = String::new();
         self.put(data, 0, &mut out)?;
@@ -28,6 +31,9 @@ impl JsonForm {
     }
 
     fn put(&self, data: &Data, depth: usize, out: &mut String) -> Written<()> {
+        if out.len() > MAX_BYTES {
+            return Err(SerializeError::TooLarge);
+        }
         match data {
             Data::Null => out.push_str("null"),
             Data::Bool(value) => out.push_str(if *value { "true" } else { "false" }),
@@ -127,6 +133,6 @@ fn name(key: &Data) -> Written<String> {
         Data::Int(number) => number.to_string(),
         Data::Float(number) => json_float(*number),
         Data::Text(text) => text.clone(),
-        Data::List(_) | Data::Map(_) => return Err(SerializeError::Key),
+        Data::List(_) | Data::Map(_) => return Err(SerializeError::CollectionKey),
     })
 }

@@ -28,9 +28,13 @@ pub(crate) enum Data {
 /// Data that cannot be written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum SerializeError {
-    /// Of data from a document, all keys that are not texts; of others, lists and mappings.
+    /// A key of a document.
     #[error("a key that is not a text")]
     Key,
+    #[error("a key that is a list or a mapping")]
+    CollectionKey,
+    #[error("more than 8 MiB")]
+    TooLarge,
     /// Python refuses to sort them.
     #[error("keys of several kinds, which have no order")]
     Order,

@@ -203,8 +203,11 @@ fn keys_of_one_kind_have_an_order() {
         r#"{"2": true, "a": true, "null": true}"#
     );
     let nested = keys(vec![Data::List(Vec::new())]);
-    assert_eq!(sort.write(&nested), Err(SerializeError::Key));
-    assert_eq!(YamlForm::default().write(&nested), Err(SerializeError::Key));
+    assert_eq!(sort.write(&nested), Err(SerializeError::CollectionKey));
+    assert_eq!(
+        YamlForm::default().write(&nested),
+        Err(SerializeError::CollectionKey)
+    );
 }
 
 #[test]

@@ -158,6 +158,7 @@ fn address(name: &str, value: &Value) -> Result<IpAddr, Error> {
         )));
     }
     let text = value.to_string();
+    refuse_zone(&text)?;
     text.parse::<IpAddr>()
         .map_err(|error| caused(format!("`{text}` is not an address"), error))
 }

@@ -90,11 +90,7 @@ impl Arguments {
     /// One of them is a secret, or has one in it.
     pub(super) fn without_secrets(self) -> Result<Self, Error> {
         if self.values.iter().any(|(_, value)| holds_secret(value)) {
-            return Err(invalid(format!(
-                "salt['{}'] cannot be used on a secret: a template sees only a reference to it, so the result would be \
-                 wrong",
-                self.function
-            )));
+            return Err(has_secret(&self.function));
         }
         Ok(self)
     }
@@ -151,5 +147,12 @@ fn unknown(function: &str, name: &str, parameters: &[&'static str]) -> Error {
     };
     invalid(format!(
         "salt['{function}'] has no argument `{name}`: {hint}"
+    ))
+}
+
+/// The error of a function that would read a secret.
+pub(super) fn has_secret(function: &str) -> Error {
+    invalid(format!(
+        "salt['{function}'] cannot be used on a secret: a template sees only a reference to it, so the result would be wrong"
     ))
 }

@@ -152,7 +152,7 @@ fn master(pillar: &Value) -> Result<Option<Value>, Error> {
         ValueKind::Undefined => Ok(None),
         ValueKind::Map => Ok(Some(master)),
         other => Err(invalid(format!(
-            "config.option reads the pillar `master` as the options of a master, and it is a {other}; use \
+            "config.option reads the pillar `master` as the options of a master, but it has the type {other}; use \
              `omit_master=True`"
         ))),
     }
@@ -160,7 +160,7 @@ fn master(pillar: &Value) -> Result<Option<Value>, Error> {
 
 fn not_here(option: &str) -> Error {
     invalid(format!(
-        "`{option}` is an option of Salt's minion, which Halite's do not have; with `omit_opts=True` config.option reads \
+        "`{option}` is an option of Salt's minions, which Halite's minions do not have; with `omit_opts=True` config.option reads \
          the grains and the pillar"
     ))
 }

@@ -1,22 +1,26 @@
 //! `slsutil.serialize`: data as JSON or YAML.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ptr;
 
+use halite_secrets::reference;
 use minijinja::value::{Tuple, ValueKind};
 use minijinja::{Error, ErrorKind, Value};
 
 use super::super::error::{caused, invalid};
 use super::super::lists::List;
-use super::super::values::Dict;
-use super::arguments::Arguments;
+use super::super::values::{Dict, Secret};
+use super::arguments::{Arguments, has_secret};
 use crate::serialized::{Data, JsonForm, YamlForm};
 
 /// Deepest nesting of data.
 const MAX_DEPTH: usize = 100;
 
-/// The longest indentation of JSON.
-const MAX_INDENT: i64 = 100;
+/// The longest indentation and separator of JSON, in bytes.
+const MAX_INDENT: usize = 100;
+
+/// The most values of the data, as in a document of YAML.
+const MAX_VALUES: usize = 200_000;
 
 /// A form of texts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -59,10 +63,11 @@ pub(super) fn serialize(name: &str, args: &[Value]) -> Result<Value, Error> {
     let bound = Arguments::bind_keywords(name, &parameters, &all, args)?;
     let serializer = Serializer::from_arguments(name, &bound)?;
     let args = Arguments::bind_keywords(name, &parameters, serializer.options(), args)?;
-    let args = args.without_secrets()?;
     let mut reader = DataReader {
+        name,
+        count: 0,
         // JSON has no aliases.
-        seen: (serializer == Serializer::Yaml).then(BTreeMap::new),
+        seen: (serializer == Serializer::Yaml).then(Seen::default),
     };
     let data = reader.data(&args.required("obj")?, 0)?;
     let written = match serializer {
@@ -77,13 +82,14 @@ pub(super) fn serialize(name: &str, args: &[Value]) -> Result<Value, Error> {
 fn json_form(args: &Arguments) -> Result<JsonForm, Error> {
     let indent = match given(args, "indent") {
         None => None,
-        Some(indent) if indent.kind() == ValueKind::String => Some(indent.to_string()),
+        Some(indent) if indent.kind() == ValueKind::String => Some(short("indent", &indent)?),
         Some(_) => {
             let blanks = whole(args, "indent")?.unwrap_or_default();
+            let blanks = usize::try_from(blanks).unwrap_or_default();
             if blanks > MAX_INDENT {
                 return Err(invalid(format!("`indent` is at most {MAX_INDENT}")));
             }
-            Some(" ".repeat(usize::try_from(blanks).unwrap_or_default()))
+            Some(" ".repeat(blanks))
         }
     };
     Ok(JsonForm {
@@ -120,6 +126,17 @@ fn whole(args: &Arguments, parameter: &str) -> Result<Option<i64>, Error> {
         .ok_or_else(|| invalid(format!("`{parameter}` takes a whole number, not `{value}`")))
 }
 
+/// A text that is written many times.
+fn short(parameter: &str, value: &Value) -> Result<String, Error> {
+    let text = value.to_string();
+    if text.len() > MAX_INDENT || reference::mentions(&text) {
+        return Err(invalid(format!(
+            "`{parameter}` takes a text of at most {MAX_INDENT} bytes that is not a secret"
+        )));
+    }
+    Ok(text)
+}
+
 /// The texts between items, and between a key and its value.
 fn separators(args: &Arguments) -> Result<Option<(String, String)>, Error> {
     let Some(value) = given(args, "separators") else {
@@ -130,9 +147,10 @@ fn separators(args: &Arguments) -> Result<Option<(String, String)>, Error> {
         _ => Vec::new(),
     };
     match items.as_slice() {
-        [items, keys] if items.as_str().is_some() && keys.as_str().is_some() => {
-            Ok(Some((items.to_string(), keys.to_string())))
-        }
+        [items, keys] if items.as_str().is_some() && keys.as_str().is_some() => Ok(Some((
+            short("separators", items)?,
+            short("separators", keys)?,
+        ))),
         _ => Err(invalid(format!(
             "`separators` takes two texts, not `{value}`"
         ))),
@@ -140,18 +158,35 @@ fn separators(args: &Arguments) -> Result<Option<(String, String)>, Error> {
 }
 
 /// Reads template values as data.
-struct DataReader {
-    /// The lists and dictionaries so far, by their addresses. Each is kept, so that no later one has
-    /// its address. `None` if the same one may occur again.
-    seen: Option<BTreeMap<usize, Value>>,
+struct DataReader<'a> {
+    /// The function, for errors.
+    name: &'a str,
+    /// The number of values so far.
+    count: usize,
+    /// `None` if the same list or dictionary may occur again.
+    seen: Option<Seen>,
 }
 
-impl DataReader {
+/// The lists and dictionaries so far.
+#[derive(Default)]
+struct Seen {
+    /// By their addresses. Each is kept, so that no later one has its address.
+    places: BTreeMap<usize, Value>,
+    /// Python may make one tuple of equal ones.
+    tuples: BTreeSet<Value>,
+}
+
+impl DataReader<'_> {
     fn data(&mut self, value: &Value, depth: usize) -> Result<Data, Error> {
-        if depth > MAX_DEPTH {
+        self.count += 1;
+        if depth > MAX_DEPTH || self.count > MAX_VALUES {
             return Err(invalid(format!(
-                "the data have more than {MAX_DEPTH} levels"
+                "the data have more than {MAX_DEPTH} levels or {MAX_VALUES} values"
             )));
+        }
+        let is_reference = value.as_str().is_some_and(reference::mentions);
+        if is_reference || value.downcast_object_ref::<Secret>().is_some() {
+            return Err(has_secret(self.name));
         }
         Ok(match value.kind() {
             ValueKind::Undefined => {
@@ -174,7 +209,8 @@ impl DataReader {
                 }
                 Data::Map(entries)
             }
-            ValueKind::Seq | ValueKind::Iterable if value.len().is_some() => {
+            // `range(3)` and `d.keys()` are no lists in Python.
+            ValueKind::Seq | ValueKind::Iterable if address(value).is_some() => {
                 self.record(value)?;
                 let items = value.try_iter()?.map(|item| self.data(&item, depth + 1));
                 Data::List(items.collect::<Result<_, _>>()?)
@@ -183,16 +219,23 @@ impl DataReader {
         })
     }
 
+    /// Refuses a list or dictionary of which Salt may write an alias.
     fn record(&mut self, value: &Value) -> Result<(), Error> {
         // Equal empty tuples are the same one in Python, and written without an alias.
         let is_exempt = value.is_tuple() && value.len() == Some(0);
-        let (Some(seen), Some(address), false) = (&mut self.seen, address(value), is_exempt) else {
+        let (Some(seen), false) = (&mut self.seen, is_exempt) else {
             return Ok(());
         };
-        if seen.insert(address, value.clone()).is_some() {
+        let Some(address) = address(value) else {
             return Err(invalid(
-                "the data have the same list or dictionary twice, which Salt may write as an alias; use a copy: \
-                 `salt['defaults.deepcopy'](x)`",
+                "the data have a dictionary of `dict(…)`; write it as `{…}`",
+            ));
+        };
+        let is_known = seen.places.insert(address, value.clone()).is_some();
+        if is_known || value.is_tuple() && !seen.tuples.insert(value.clone()) {
+            return Err(invalid(
+                "the data have the same list, tuple or dictionary twice, which Salt may write as an alias; write the second \
+                 one out",
             ));
         }
         Ok(())
@@ -226,12 +269,45 @@ mod tests {
     fn the_same_list_twice_would_be_an_alias_in_yaml() {
         let one = list([1.into()]);
         let twice = list([one.clone(), one.clone()]);
-        assert!(call("yaml", twice.clone()).contains("the same list or dictionary twice"));
+        assert!(call("yaml", twice.clone()).contains("the same list, tuple or dictionary twice"));
         assert_eq!(call("json", twice), "[[1], [1]]");
         let copies = list([one, list([1.into()])]);
         assert_eq!(call("yaml", copies), "- [1]\n- [1]");
         let data = Value::from(vec![Value::from(1)]);
         let twice = dictionary([("a".into(), data.clone()), ("b".into(), data)]);
-        assert!(call("yaml", twice).contains("the same list or dictionary twice"));
+        assert!(call("yaml", twice).contains("the same list, tuple or dictionary twice"));
+    }
+
+    #[test]
+    fn equal_tuples_and_dictionaries_of_the_engine_may_be_aliases() {
+        let tuple = || Value::from(Tuple::from([Value::from(1), Value::from(2)]));
+        let twice = list([tuple(), tuple()]);
+        assert!(call("yaml", twice.clone()).contains("the same list, tuple or dictionary twice"));
+        assert_eq!(call("json", twice), "[[1, 2], [1, 2]]");
+        let engine = Value::from(BTreeMap::from([("a", 1)]));
+        assert!(call("yaml", engine.clone()).contains("`dict(…)`"));
+        assert_eq!(call("json", engine), "{\"a\": 1}");
+    }
+
+    #[test]
+    fn the_work_and_the_text_are_limited() {
+        let mut doubled = list([Value::from(1)]);
+        for _ in 0..60 {
+            doubled = list([doubled.clone(), doubled]);
+        }
+        assert!(call("json", doubled).contains("200000 values"));
+        assert!(short("indent", &Value::from("x".repeat(MAX_INDENT + 1))).is_err());
+    }
+
+    #[test]
+    fn a_secret_is_found_in_keys_and_at_any_depth() {
+        let secret = "halite-secret::key::";
+        let mut deep = Value::from(secret);
+        for _ in 0..40 {
+            deep = list([deep]);
+        }
+        for data in [dictionary([(secret.into(), 1.into())]), deep] {
+            assert!(call("json", data).contains("cannot be used on a secret"));
+        }
     }
 }

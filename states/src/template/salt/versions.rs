@@ -44,13 +44,13 @@ fn version(args: &Arguments, parameter: &str) -> Result<String, Error> {
         ValueKind::Number => float(f64::try_from(value)?),
         other => {
             return Err(invalid(format!(
-                "`{parameter}` of pkg.version_cmp takes a version, not a {other}"
+                "`{parameter}` of pkg.version_cmp takes a version, and this is a value of type {other}"
             )));
         }
     };
     if let Some(c) = text.chars().find(|c| !matches!(c, ' '..='~' | '\t')) {
         return Err(invalid(format!(
-            "`{parameter}` of pkg.version_cmp has the sign {c:?}, which versions do not have"
+            "`{parameter}` of pkg.version_cmp contains the character {c:?}, which is not allowed in a version"
         )));
     }
     if args.switch("ignore_epoch", false)
