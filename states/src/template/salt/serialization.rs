@@ -209,7 +209,7 @@ impl DataReader<'_> {
                 }
                 Data::Map(entries)
             }
-            // `range(3)` and `d.keys()` are no lists in Python.
+            // In Python, `range(3)` and `d.keys()` are not lists.
             ValueKind::Seq | ValueKind::Iterable if address(value).is_some() => {
                 self.record(value)?;
                 let items = value.try_iter()?.map(|item| self.data(&item, depth + 1));
