@@ -377,7 +377,7 @@ pub(super) const SIGNATURES: &[Signature] = &[
     on_minion(
         "file",
         "serialize",
-        "A file with data, byte for byte as Salt writes them; keys are sorted.",
+        "A file with data, as Salt writes them; keys are sorted.",
         &[
             arg("dataset", ArgumentKind::Any, "The data."),
             arg(

@@ -18,7 +18,7 @@ pub(super) fn master_directories(
     let saltenv = args.text("saltenv")?.unwrap_or_default();
     if !matches!(saltenv.as_str(), "" | "base") {
         return Err(invalid(format!(
-            "there is no environment `{saltenv}`, only `base`"
+            "the environment `{saltenv}` does not exist; use `base`"
         )));
     }
     let prefix = match args.optional("prefix") {

@@ -6,7 +6,7 @@ use halite_versions::{deb, rpm};
 use minijinja::value::ValueKind;
 use minijinja::{Error, Value};
 
-use super::super::error::invalid;
+use super::super::error::{caused, invalid};
 use super::arguments::Arguments;
 use crate::serialized::float;
 
@@ -128,7 +128,7 @@ fn whole(text: &str) -> Result<i128, Error> {
     }
     text.replace('_', "")
         .parse::<i128>()
-        .map_err(|_| invalid(format!("the epoch `{text}` is too large")))
+        .map_err(|error| caused(format!("the epoch `{text}` is too large"), error))
 }
 
 #[cfg(test)]

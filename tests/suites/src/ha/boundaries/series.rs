@@ -235,7 +235,7 @@ fn struck<'c>(cluster: &'c Cluster, command: &CtlCommand, victim: Victim) -> Res
     }
 }
 
-/// Kills the victim. `ctl` dies with the power of its own host, or when it is told to.
+/// Kills the victim, and `ctl` as well if `with_ctl` is set. A power cut of its own host also kills `ctl`.
 fn strike(cluster: &Cluster, victim: Victim, host: &Host, with_ctl: bool) -> Result<()> {
     let first = &cluster.bootstrap;
     if with_ctl {
