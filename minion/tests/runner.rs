@@ -8,6 +8,7 @@
 use std::sync::Arc;
 
 use halite_minion::host::effect::{Command, Effect, Meta, Output};
+use halite_minion::host::overlay::KNOWN_AFTER_APPLY;
 use halite_minion::host::{FileKind, Host, HostFuture, Stop};
 use halite_minion::modules::{Function, Plan};
 use halite_minion::runner::{REDACTED, Runner};
@@ -141,6 +142,29 @@ async fn predicted_effects_are_seen_but_not_made() {
     runner.predict(&file, &found.diff).await;
     assert!(runner.exists("/etc/new").await);
     assert_eq!(host.writes(), 0);
+}
+
+#[tokio::test]
+async fn what_follows_from_a_query_before_predicted_effects_is_known_after_apply() {
+    let host = FakeHost::new();
+    let runner = Runner::with_functions(&host, FUNCTIONS);
+    let file = chunk("file.managed", "/etc/new", json!({"contents": "x"}));
+    let reload = chunk("cmd.run", "reload", json!({}));
+    let other = chunk("cmd.run", "other", json!({}));
+    let query = json!({"fun": "http.query", "url": "https://a/"});
+    let is_open = async |chunk: &Chunk| {
+        let found = runner.check(chunk).await.unwrap();
+        found.comment.contains(KNOWN_AFTER_APPLY)
+    };
+    assert!(!runner.condition(&reload, &query).await.unwrap());
+    assert!(!is_open(&reload).await);
+
+    let found = runner.check(&file).await.unwrap();
+    runner.predict(&file, &found.diff).await;
+    assert!(!runner.condition(&reload, &query).await.unwrap());
+    // A chunk that is left out leaves nothing to the next one.
+    assert!(!is_open(&other).await);
+    assert!(is_open(&reload).await);
 }
 
 #[tokio::test]

@@ -8,8 +8,8 @@ mod conditions;
 mod redact;
 mod restarts;
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use halite_errors::{chain, cut};
 use halite_states::engine::{Applied, Checked, Failure, Modules};
@@ -52,6 +52,8 @@ pub struct Runner<'h> {
     turns: Option<Arc<dyn Turns>>,
     /// `true` once this run has a turn.
     has_turn: AtomicBool,
+    /// The last chunk with a condition whose answer was assumed, as [`key`] names it.
+    assumed_condition: Mutex<String>,
 }
 
 impl<'h> Runner<'h> {
@@ -72,6 +74,7 @@ impl<'h> Runner<'h> {
             pending: None,
             turns: None,
             has_turn: AtomicBool::new(false),
+            assumed_condition: Mutex::default(),
         }
     }
 
@@ -122,6 +125,11 @@ impl<'h> Runner<'h> {
         Ok(())
     }
 
+    fn assumed_condition(&self) -> MutexGuard<'_, String> {
+        let last = self.assumed_condition.lock();
+        last.unwrap_or_else(PoisonError::into_inner)
+    }
+
     fn check_stop(&self) -> Result<(), Failure> {
         self.stop.reason().map_or(Ok(()), fail)
     }
@@ -140,6 +148,17 @@ impl<'h> Runner<'h> {
     }
 }
 
+/// Names a chunk among those of a run.
+fn key(chunk: &Chunk) -> String {
+    format!(
+        "{} {} {} {}",
+        chunk.sls,
+        chunk.id,
+        chunk.function(),
+        chunk.name
+    )
+}
+
 impl Modules for Runner<'_> {
     type Diff = MissingEffects;
 
@@ -148,7 +167,8 @@ impl Modules for Runner<'_> {
         let function = self.function(chunk)?;
         self.predicted.take_assumed();
         let mut checked = checked(chunk, (function.check)(&self.predicted, chunk).await)?;
-        if self.predicted.take_assumed() && !checked.changes.is_empty() {
+        let is_assumed = self.predicted.take_assumed() || *self.assumed_condition() == key(chunk);
+        if is_assumed && !checked.changes.is_empty() {
             checked.comment = format!("{}: {KNOWN_AFTER_APPLY}", checked.comment);
         }
         Ok(checked)
@@ -220,14 +240,19 @@ impl Modules for Runner<'_> {
 
     async fn condition(&self, chunk: &Chunk, condition: &Value) -> Result<bool, Failure> {
         self.check_stop()?;
-        match condition {
+        self.predicted.take_assumed();
+        let holds = match condition {
             Value::Bool(holds) => Ok(*holds),
             Value::String(line) => self.shell(chunk, line).await,
             Value::Object(call) => self.call(call).await,
             other => fail(format!(
                 "`{other}` is not a condition: give a shell command or {{fun: …}}"
             )),
+        };
+        if self.predicted.take_assumed() {
+            *self.assumed_condition() = key(chunk);
         }
+        holds
     }
 
     async fn exists(&self, path: &str) -> bool {
