@@ -1,9 +1,9 @@
 //! `ctl bundle add` on a full disk, killed in the middle, and twice concurrently: on a host of its
 //! own, as far as files are concerned.
 
-use halite_testkit::Site;
 use halite_testkit::process::done;
 
+use crate::shared::{SharedSite, SiteCopy};
 use crate::work::{build, script, site};
 
 /// Makes this a host with a cluster whose bundles are on a disk of that size. `/etc` and `/var/lib`
@@ -41,11 +41,14 @@ there() { ls -A /var/lib/halite/bundles | grep -v lock || true; }
 "#;
 
 /// A site with `X.iso`.
-fn large() -> Site {
-    let site = site();
-    site.enlarge(24 << 20);
-    done(build(&site, "X.iso"));
-    site
+fn large() -> SiteCopy {
+    static LARGE: SharedSite = SharedSite::new();
+    LARGE.copy(|| {
+        let site = site();
+        site.enlarge(24 << 20);
+        done(build(&site, "X.iso"));
+        site
+    })
 }
 
 fn on_a_host(text: &str) -> String {

@@ -14,6 +14,8 @@ mod room;
 #[cfg(test)]
 mod several;
 #[cfg(test)]
+mod shared;
+#[cfg(test)]
 mod signatures;
 #[cfg(test)]
 mod work;

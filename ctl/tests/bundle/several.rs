@@ -2,8 +2,9 @@
 //! removed.
 
 use halite_testkit::process::done;
-use halite_testkit::{Site, put};
+use halite_testkit::put;
 
+use crate::shared::{SharedSite, SiteCopy};
 use crate::work::{build, script, site};
 
 const CLUSTER: &str = "apiVersion: halite/v1\nkind: Cluster\nmetadata: {name: prod}\n\
@@ -33,24 +34,27 @@ const PRELUDE: &str = r##"
 "##;
 
 /// A site with 0.1.0 and 0.2.0 as ISOs.
-fn two() -> Site {
-    let mut site = site();
-    put(&site.path("etc/cluster.yaml"), CLUSTER.as_bytes());
-    put(&site.path("etc/nodes/a.yaml"), NODE.as_bytes());
-    site.enlarge(16 << 20);
-    for (version, built) in [
-        ("0.1.0", "2026-01-01T00:00:00Z"),
-        ("0.2.0", "2026-02-01T00:00:00Z"),
-    ] {
-        site.recipe["version"] = version.into();
-        put(
-            &site.path("states/host/init.sls"),
-            format!("# {version}\n{{}}\n").as_bytes(),
-        );
-        site.record(built);
-        done(build(&site, &format!("{version}.iso")));
-    }
-    site
+fn two() -> SiteCopy {
+    static TWO: SharedSite = SharedSite::new();
+    TWO.copy(|| {
+        let mut site = site();
+        put(&site.path("etc/cluster.yaml"), CLUSTER.as_bytes());
+        put(&site.path("etc/nodes/a.yaml"), NODE.as_bytes());
+        site.enlarge(16 << 20);
+        for (version, built) in [
+            ("0.1.0", "2026-01-01T00:00:00Z"),
+            ("0.2.0", "2026-02-01T00:00:00Z"),
+        ] {
+            site.recipe["version"] = version.into();
+            put(
+                &site.path("states/host/init.sls"),
+                format!("# {version}\n{{}}\n").as_bytes(),
+            );
+            site.record(built);
+            done(build(&site, &format!("{version}.iso")));
+        }
+        site
+    })
 }
 
 /// Runs a script at such a site.

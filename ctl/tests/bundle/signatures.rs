@@ -6,17 +6,21 @@ use std::path::Path;
 use halite_testkit::process::{done, refused};
 use halite_testkit::{Site, hex, put};
 
+use crate::shared::{SharedSite, SiteCopy};
 use crate::work::{build, ctl, script, site};
 
 /// A site with a bundle as `X.iso`, and its content in `out`, extracted by another program.
-fn extracted() -> Site {
-    let site = site();
-    done(build(&site, "X.iso"));
-    done(script(
-        &site,
-        "xorriso -osirrox on -indev X.iso -extract / out 2>&1; chmod -R u+w out",
-    ));
-    site
+fn extracted() -> SiteCopy {
+    static EXTRACTED: SharedSite = SharedSite::new();
+    EXTRACTED.copy(|| {
+        let site = site();
+        done(build(&site, "X.iso"));
+        done(script(
+            &site,
+            "xorriso -osirrox on -indev X.iso -extract / out 2>&1; chmod -R u+w out",
+        ));
+        site
+    })
 }
 
 /// Replaces a program, and its digest in the manifest and in the checksum, consistently.

@@ -1,10 +1,11 @@
 //! Compiled dependencies, kept in the lab's cache: a fresh clone compiles only the crates of this
 //! repository.
 //!
-//! A directory for each set of registry packages and each compiler has the files that Cargo made
-//! from these packages, for each profile. They are copied, with their times, into the `target` of a
-//! clone before its first build. If no directory has exactly these packages, those of the latest
-//! one are copied: Cargo reuses equal ones, by the hash in their names, and compiles the rest.
+//! A directory for each set of registry packages, each compiler and the options of the profiles has
+//! the files that Cargo made from these packages, for each profile. They are copied, with their
+//! times, into the `target` of a clone before its first build. If no directory has exactly these
+//! packages and options, those of the latest one are copied: Cargo reuses equal ones, by the hash in
+//! their names, and compiles the rest.
 //! Crates of this repository are never shared: Cargo tells their versions apart by file times,
 //! which are meaningless across two clones.
 
@@ -29,7 +30,7 @@ const PREFIX: &str = "target-";
 /// The file whose time records when a directory was last used.
 const USED: &str = ".used";
 
-/// The directory of other packages or another compiler is removed after this time without use.
+/// The directory of other packages, other options or another compiler is removed after this time without use.
 const UNUSED: Duration = Duration::from_secs(7 * 24 * 3600);
 
 /// Copies the cached dependencies of these profiles into a clone's `target`, each once; `say` is
@@ -99,11 +100,16 @@ fn lock_file() -> io::Result<String> {
     fs::read_to_string(&path).context(|| format!("cannot read {}", path.display()))
 }
 
-/// The directory for the packages in this clone's `Cargo.lock` and the compiler of this machine.
+/// The directory for the packages in this clone's `Cargo.lock`, the profiles in its `Cargo.toml`, and
+/// the compiler of this machine.
 fn directory() -> io::Result<PathBuf> {
     // The same compiler has the same hash function, and another one has another directory.
     let mut sum = DefaultHasher::new();
     registry_packages(&lock_file()?).hash(&mut sum);
+    let manifest = source_root().join("Cargo.toml");
+    let manifest =
+        fs::read_to_string(&manifest).context(|| format!("cannot read {}", manifest.display()))?;
+    profiles(&manifest).hash(&mut sum);
     let printed = run(Command::new("rustc").arg("-vV"))?;
     let commit = printed
         .lines()
@@ -111,6 +117,20 @@ fn directory() -> io::Result<PathBuf> {
         .ok_or_else(|| io::Error::other("rustc -vV names no commit"))?;
     let commit: String = commit.chars().take(9).collect();
     Ok(cache().join(format!("{PREFIX}{:016x}-{commit}", sum.finish())))
+}
+
+/// The lines of a `Cargo.toml` that set options of profiles.
+fn profiles(manifest: &str) -> Vec<&str> {
+    let mut is_profile = false;
+    let lines = manifest.lines().filter(|line| !line.starts_with('#'));
+    lines
+        .filter(|line| {
+            if line.starts_with('[') {
+                is_profile = line.starts_with("[profile.");
+            }
+            is_profile && !line.is_empty()
+        })
+        .collect()
 }
 
 /// The most recently used directory of other packages and the same compiler.
@@ -244,6 +264,12 @@ mod tests {
     fn packages_of_this_repository_are_distinguished_from_dependencies() {
         let lock = "version = 4\n\n[[package]]\nname = \"serde\"\nversion = \"1\"\nsource = \"registry+x\"\n\n[[package]]\nname = \"ctl\"\nversion = \"0.1.0\"\n";
         assert_eq!(own_packages(lock), BTreeSet::from(["ctl".to_owned()]));
+    }
+
+    #[test]
+    fn only_lines_of_profiles_count() {
+        let manifest = "[workspace]\nmembers = []\n\n# Fast.\n[profile.dev]\n# Why.\ndebug = false\n\n[patch]\nx = 1\n";
+        assert_eq!(profiles(manifest), ["[profile.dev]", "debug = false"]);
     }
 
     #[test]

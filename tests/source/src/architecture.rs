@@ -55,7 +55,7 @@ fn every_arrow_between_crates_is_in_the_table_and_every_arrow_of_the_table_exist
                 FILE, package.name, package.folder, row.folder
             ));
         }
-        let uses: BTreeSet<String> = package.uses.into_iter().collect();
+        let uses: BTreeSet<String> = package.uses.iter().cloned().collect();
         for other in uses.difference(&row.may_use) {
             findings.push(format!(
                 "{}/Cargo.toml: {} must not use {other}: {FILE} does not allow it",

@@ -2,9 +2,34 @@
 //! parent and its own private children may import each other.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::LazyLock;
 
-use crate::modules::{self, Module, Name};
+use crate::modules::{self, Module};
+use crate::parsed::Name;
 use crate::tree;
+
+/// A library or program, with the arrows between its modules.
+struct Crate {
+    package: &'static str,
+    modules: BTreeMap<Name, Module>,
+    arrows: BTreeMap<Name, BTreeSet<Name>>,
+}
+
+static CRATES: LazyLock<Vec<Crate>> = LazyLock::new(|| {
+    let packages = tree::packages().iter();
+    let crates = packages.flat_map(|package| {
+        let roots = package.roots.iter();
+        roots.map(move |root| {
+            let modules = modules::of_crate(root);
+            Crate {
+                package: &package.name,
+                arrows: arrows(&modules),
+                modules,
+            }
+        })
+    });
+    crates.collect()
+});
 
 /// The module that contains a name: its longest prefix that is a module, re-exports followed.
 fn module_of(modules: &BTreeMap<Name, Module>, name: &[String]) -> Name {
@@ -81,25 +106,18 @@ fn circles(arrows: &BTreeMap<Name, BTreeSet<Name>>) -> Vec<BTreeSet<&Name>> {
 fn no_modules_import_each_other_in_a_circle() {
     let root = tree::root();
     let mut findings = Vec::new();
-    for package in tree::packages() {
-        for file in &package.roots {
-            let modules = modules::of_crate(file);
-            let arrows = arrows(&modules);
-            for circle in circles(&arrows) {
-                findings.push(format!(
-                    "{}: a circle of {} files:",
-                    package.name,
-                    circle.len()
-                ));
-                for from in &circle {
-                    let path = tree::relative(&root, &modules[*from].file);
-                    let to: Vec<String> = arrows[*from]
-                        .iter()
-                        .filter(|to| circle.contains(to))
-                        .map(|to| format!("crate::{}", to.join("::")))
-                        .collect();
-                    findings.push(format!("  {path} imports {}", to.join(", ")));
-                }
+    for own in CRATES.iter() {
+        for circle in circles(&own.arrows) {
+            let (package, count) = (own.package, circle.len());
+            findings.push(format!("{package}: a circle of {count} files:"));
+            for from in &circle {
+                let path = tree::relative(&root, &own.modules[*from].file);
+                let to: Vec<String> = own.arrows[*from]
+                    .iter()
+                    .filter(|to| circle.contains(to))
+                    .map(|to| format!("crate::{}", to.join("::")))
+                    .collect();
+                findings.push(format!("  {path} imports {}", to.join(", ")));
             }
         }
     }
@@ -151,17 +169,14 @@ fn shown(name: &[String]) -> String {
 #[test]
 fn no_folders_import_each_other_in_a_circle() {
     let mut findings = Vec::new();
-    for package in &tree::packages() {
-        for file in &package.roots {
-            let arrows = arrows(&modules::of_crate(file));
-            for (folder, siblings) in folders(&arrows) {
-                for circle in circles(&siblings) {
-                    let names = circle.iter().filter_map(|name| name.last().cloned());
-                    let names = names.collect::<Vec<String>>().join(", ");
-                    let found = format!("{}: {names} in {}", package.name, shown(&folder));
-                    findings.push(format!("{found} import each other:"));
-                    findings.extend(reasons(&arrows, &circle));
-                }
+    for own in CRATES.iter() {
+        for (folder, siblings) in folders(&own.arrows) {
+            for circle in circles(&siblings) {
+                let names = circle.iter().filter_map(|name| name.last().cloned());
+                let names = names.collect::<Vec<String>>().join(", ");
+                let found = format!("{}: {names} in {}", own.package, shown(&folder));
+                findings.push(format!("{found} import each other:"));
+                findings.extend(reasons(&own.arrows, &circle));
             }
         }
     }

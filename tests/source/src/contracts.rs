@@ -112,23 +112,42 @@ fn tag_of(event: &Text) -> String {
     }
 }
 
-/// A value that the tests of one side do not name, or that is not stored.
-fn missing(name: &str, files: &[Text]) -> Option<String> {
-    let quoted = format!("\"{name}\"");
-    let named = |folder: &str, mark: &str| {
-        let own = files.iter().filter(|file| file.path.starts_with(folder));
-        let mut own = own.filter(|file| file.path.ends_with("_tests.rs"));
-        own.any(|file| file.text.contains(mark) && file.text.contains(&quoted))
-    };
-    let stored = format!("{STORED}{name}.json");
-    if !files.iter().any(|file| file.path == stored) {
-        Some(format!("{stored} does not exist"))
-    } else if !named("master/", "contract::") {
-        Some(format!("no test of the master stores {quoted}"))
-    } else if !named("ctl/", "contract") {
-        Some(format!("no test of ctl prints {quoted}"))
-    } else {
-        None
+/// The stored values, and the tests of both sides that use them.
+struct Contracts {
+    stored: Vec<&'static Text>,
+    of_master: Vec<&'static Text>,
+    of_ctl: Vec<&'static Text>,
+}
+
+impl Contracts {
+    fn read() -> Self {
+        let tests = |folder: &str, mark: &str| -> Vec<&'static Text> {
+            let own = tree::files(&[".rs"]).into_iter();
+            let own = own.filter(|file| file.path.starts_with(folder));
+            let own = own.filter(|file| file.path.ends_with("_tests.rs"));
+            own.filter(|file| file.text.contains(mark)).collect()
+        };
+        Self {
+            stored: tree::files(&[".json"]),
+            of_master: tests("master/", "contract::"),
+            of_ctl: tests("ctl/", "contract"),
+        }
+    }
+
+    /// A value that the tests of one side do not name, or that is not stored.
+    fn missing(&self, name: &str) -> Option<String> {
+        let quoted = format!("\"{name}\"");
+        let named = |tests: &[&Text]| tests.iter().any(|file| file.text.contains(&quoted));
+        let stored = format!("{STORED}{name}.json");
+        if !self.stored.iter().any(|file| file.path == stored) {
+            Some(format!("{stored} does not exist"))
+        } else if !named(&self.of_master) {
+            Some(format!("no test of the master stores {quoted}"))
+        } else if !named(&self.of_ctl) {
+            Some(format!("no test of ctl prints {quoted}"))
+        } else {
+            None
+        }
     }
 }
 
@@ -136,11 +155,11 @@ fn missing(name: &str, files: &[Text]) -> Option<String> {
 fn each_call_of_operators_has_a_contract_test() {
     let listed: BTreeSet<String> = CALLS.iter().map(|(call, _)| (*call).to_owned()).collect();
     assert_eq!(calls(), listed, "CALLS in this file has each call once");
-    let files = tree::files(&[".rs", ".json"]);
+    let contracts = Contracts::read();
     let names = CALLS.iter().flat_map(|(_, names)| *names);
     let names: BTreeSet<String> = names.map(|name| (*name).to_owned()).collect();
     let names: Vec<String> = names.union(&shown()).cloned().collect();
-    let found = names.iter().filter_map(|name| missing(name, &files));
+    let found = names.iter().filter_map(|name| contracts.missing(name));
     let found: Vec<String> = found.collect();
     assert!(found.is_empty(), "{}", found.join("\n"));
 }
@@ -152,15 +171,15 @@ fn each_event_has_a_contract_test() {
         Vec::<String>::new(),
         "name the tag in the comment of the type"
     );
-    let files = tree::files(&[".rs", ".json"]);
-    let stored = files.iter().filter(|file| {
+    let contracts = Contracts::read();
+    let stored = contracts.stored.iter().copied().filter(|file| {
         let name = file.path.strip_prefix(STORED);
         name.is_some_and(|name| name.starts_with("event-"))
     });
     let stored: Vec<&Text> = stored.collect();
     let found = stored.iter().filter_map(|file| {
         let name = &file.path[STORED.len()..file.path.len() - ".json".len()];
-        missing(name, &files)
+        contracts.missing(name)
     });
     let mut found: Vec<String> = found.collect();
     let known: BTreeSet<String> = stored.iter().map(|file| tag_of(file)).collect();

@@ -1,6 +1,7 @@
 //! Fields of Halite's documents are read through a type of `halite-api`, not by name.
 
 use std::collections::BTreeSet;
+use std::sync::LazyLock;
 
 use regex::Regex;
 
@@ -45,6 +46,11 @@ const DOCUMENTS: &[&str] = &[
 /// The documents that the program of operators may read by names.
 const OF_OPERATORS: [&str; 2] = ["declaration", "map"];
 
+/// The start of a function, with its name.
+static FUNCTION: LazyLock<Regex> = LazyLock::new(|| {
+    Regex::new(r"^\s*(?:pub(?:\([a-z]+\))? )?(?:const )?(?:async )?fn (\w+)").unwrap()
+});
+
 /// Returns whether a line reads a field by its name: `value["name"]`, `value.get("name")`, or a JSON
 /// pointer.
 fn reads_by_name(line: &str) -> bool {
@@ -63,12 +69,12 @@ fn reads_by_name(line: &str) -> bool {
 
 /// The lines of a file that read by name: the function, and the number of the line.
 fn readings(text: &str) -> Vec<(String, usize)> {
-    let function =
-        Regex::new(r"^\s*(?:pub(?:\([a-z]+\))? )?(?:const )?(?:async )?fn (\w+)").unwrap();
     let mut current = String::new();
     let mut found = Vec::new();
     for (number, line) in text.lines().enumerate() {
-        if let Some(captures) = function.captures(line) {
+        if line.contains("fn ")
+            && let Some(captures) = FUNCTION.captures(line)
+        {
             captures[1].clone_into(&mut current);
         }
         if reads_by_name(line) {
@@ -79,7 +85,7 @@ fn readings(text: &str) -> Vec<(String, usize)> {
 }
 
 /// The files of the program and the suites.
-fn files() -> Vec<Text> {
+fn files() -> Vec<&'static Text> {
     let mut files = tree::files(&[".rs"]);
     files.retain(|file| FOLDERS.iter().any(|folder| file.path.starts_with(folder)));
     files

@@ -1,5 +1,6 @@
 //! Every finding of `docs/coming-from-salt.md` names tests that exist.
 
+use crate::named_tests::is_function;
 use crate::tree;
 
 /// The number of findings.
@@ -10,7 +11,6 @@ fn every_finding_names_tests_that_exist() {
     let document = std::fs::read_to_string(tree::root().join("docs/coming-from-salt.md")).unwrap();
     let (_, table) = document.split_once("<!-- findings -->").unwrap();
     let (table, _) = table.split_once("<!-- end of findings -->").unwrap();
-    let sources = tree::files(&[".rs"]);
     let mut findings = Vec::new();
     let mut numbers = Vec::new();
     for row in table.lines().filter(|line| line.starts_with("| ")).skip(1) {
@@ -27,8 +27,7 @@ fn every_finding_names_tests_that_exist() {
             let there = if name.contains('/') {
                 tree::root().join(name).is_file()
             } else {
-                let start = format!("fn {name}(");
-                sources.iter().any(|source| source.text.contains(&start))
+                is_function(name)
             };
             if !there {
                 findings.push(format!("{number}: there is no test `{name}`"));

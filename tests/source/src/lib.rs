@@ -13,7 +13,6 @@ mod circles;
 #[cfg(test)]
 mod contracts;
 #[cfg(test)]
-#[cfg(test)]
 mod dates;
 #[cfg(test)]
 mod decisions;
@@ -33,6 +32,8 @@ mod named_tests;
 mod names;
 #[cfg(test)]
 mod output;
+#[cfg(test)]
+mod parsed;
 #[cfg(test)]
 mod phrases;
 #[cfg(test)]

@@ -96,7 +96,7 @@ fn resolve(document: &str, target: &str) -> Option<String> {
 }
 
 /// The findings of all documents; `exists` says whether a path of the checkout is there.
-fn findings(files: &[Text], exists: &dyn Fn(&str) -> bool) -> Vec<String> {
+fn findings(files: &[&Text], exists: &dyn Fn(&str) -> bool) -> Vec<String> {
     let pages: BTreeMap<&str, Page> = files
         .iter()
         .map(|file| (file.path.as_str(), Page::read(&file.text)))
@@ -167,7 +167,7 @@ fn links_that_lead_nowhere_are_all_found() {
         ),
     ];
     let there = ["docs", "docs/sub", "docs/p.svg"];
-    let found = findings(&files, &|path| there.contains(&path));
+    let found = findings(&files.each_ref(), &|path| there.contains(&path));
     let short: Vec<&str> = found
         .iter()
         .filter_map(|finding| finding.split(' ').nth(1).map(|_| finding.as_str()))

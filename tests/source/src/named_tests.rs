@@ -1,5 +1,8 @@
 //! Tests that a table of a document names: crates, suites, functions, modules and files of cases.
 
+use std::collections::BTreeSet;
+use std::sync::LazyLock;
+
 use crate::tree;
 
 /// The files that may contain a name: sources, and the cases of state functions and documents.
@@ -39,16 +42,29 @@ pub(crate) fn rows(path: &str, head: &str) -> Vec<Row> {
     .collect()
 }
 
+/// The names of all functions. Searching all sources once takes less time than once for each name.
+static FUNCTIONS: LazyLock<BTreeSet<&'static str>> = LazyLock::new(|| {
+    let files = tree::files(&[".rs"]).into_iter();
+    let starts = files.flat_map(|file| file.text.split("fn ").skip(1));
+    let names = starts.filter_map(|start| start.split_once('('));
+    names.map(|(name, _)| name).collect()
+});
+
+/// The names of the suites' tests: the name of the suite, and the rest.
+static SUITES: LazyLock<Vec<(&'static str, &'static str)>> = LazyLock::new(|| {
+    let files = tree::files(&[".rs"]).into_iter();
+    let suites = files.filter(|file| file.path.starts_with("tests/suites/src/"));
+    let texts = suites.flat_map(|file| file.text.split('"').skip(1).step_by(2));
+    texts.filter_map(|text| text.split_once(": ")).collect()
+});
+
 /// One text for each named test that does not exist.
 pub(crate) fn missing(path: &str, rows: &[Row]) -> Vec<String> {
     let files = tree::files(&ENDINGS);
-    let packages: Vec<String> = (tree::packages().into_iter())
-        .map(|package| package.name)
-        .collect();
     let exists = |name: &str| {
-        packages.iter().any(|package| package == name)
-            || is_suite(&files, name)
-            || is_function(&files, name)
+        tree::packages().iter().any(|package| package.name == name)
+            || is_suite(name)
+            || is_function(name)
             || files.iter().any(|file| is_file(&file.path, name))
     };
     let mut findings = Vec::new();
@@ -60,26 +76,21 @@ pub(crate) fn missing(path: &str, rows: &[Row]) -> Vec<String> {
     findings
 }
 
-fn is_function(files: &[tree::Text], name: &str) -> bool {
-    let start = format!("fn {name}(");
-    files.iter().any(|file| file.text.contains(&start))
+/// Tests whether a source has a function without generic parameters of this name.
+pub(crate) fn is_function(name: &str) -> bool {
+    FUNCTIONS.contains(name)
 }
 
 /// Tests whether a suite (`ha:`), or the beginning or end of the name of one of its tests, exists.
-fn is_suite(files: &[tree::Text], name: &str) -> bool {
-    let is_suite = name.ends_with(':');
-    if !is_suite && !name.contains(' ') {
-        return false;
+fn is_suite(name: &str) -> bool {
+    let mut tests = SUITES.iter();
+    match name.strip_suffix(':') {
+        Some(wanted) => tests.any(|(suite, test)| *suite == wanted && !test.is_empty()),
+        None => {
+            let is_part = |test: &str| test.starts_with(name) || test.ends_with(name);
+            name.contains(' ') && tests.any(|(_, test)| is_part(test))
+        }
     }
-    let suites = |file: &&tree::Text| file.path.starts_with("tests/suites/src/");
-    files.iter().filter(suites).any(|file| {
-        let mut texts = file.text.split('"').skip(1).step_by(2);
-        texts.any(|text| match text.split_once(": ") {
-            Some((suite, test)) if is_suite => format!("{suite}:") == name && !test.is_empty(),
-            Some((_, test)) => test.starts_with(name) || test.ends_with(name),
-            None => false,
-        })
-    })
 }
 
 /// Tests whether a path has this module (`a::b`), file, or folder of cases (`pkgrepo.managed/dnf*`).

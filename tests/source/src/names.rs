@@ -2,9 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use syn::visit::{self, Visit};
-use syn::{Attribute, Ident, Visibility};
-
+use crate::parsed;
 use crate::tree;
 
 /// Words that say nothing about a type when they are its whole name.
@@ -28,70 +26,13 @@ const MOST_PRESENT: usize = 60;
 /// Crates that may define the same public name.
 const SHARED: usize = 2;
 
-/// A type that other files can use.
-struct Type {
-    name: String,
-    is_public: bool,
-}
-
-/// The types of a file that are not private to it.
-#[derive(Default)]
-struct Types(Vec<Type>);
-
-impl Types {
-    fn add(&mut self, name: &Ident, visibility: &Visibility) {
-        if !matches!(visibility, Visibility::Inherited) {
-            self.0.push(Type {
-                name: name.to_string(),
-                is_public: matches!(visibility, Visibility::Public(_)),
-            });
-        }
-    }
-}
-
-impl<'ast> Visit<'ast> for Types {
-    fn visit_item_struct(&mut self, item: &'ast syn::ItemStruct) {
-        self.add(&item.ident, &item.vis);
-    }
-    fn visit_item_enum(&mut self, item: &'ast syn::ItemEnum) {
-        self.add(&item.ident, &item.vis);
-    }
-    fn visit_item_trait(&mut self, item: &'ast syn::ItemTrait) {
-        self.add(&item.ident, &item.vis);
-    }
-    fn visit_item_type(&mut self, item: &'ast syn::ItemType) {
-        self.add(&item.ident, &item.vis);
-    }
-    fn visit_item_mod(&mut self, module: &'ast syn::ItemMod) {
-        if !module.attrs.iter().any(is_test) {
-            visit::visit_item_mod(self, module);
-        }
-    }
-}
-
-/// Returns whether an attribute is `#[cfg(test)]`.
-fn is_test(attribute: &Attribute) -> bool {
-    attribute.path().is_ident("cfg")
-        && attribute
-            .parse_args::<Ident>()
-            .is_ok_and(|word| word == "test")
-}
-
-fn types(text: &str) -> Vec<Type> {
-    let mut types = Types::default();
-    types.visit_file(&syn::parse_file(text).unwrap());
-    types.0
-}
-
 #[test]
 fn no_new_type_has_a_vague_name() {
     let mut vague = BTreeSet::new();
-    for file in tree::files(&[".rs"]) {
-        for Type { name, .. } in types(&file.text) {
-            if VAGUE.contains(&name.as_str()) {
-                vague.insert(format!("{} {name}", file.path));
-            }
-        }
+    for (path, facts) in parsed::facts() {
+        let names = facts.types.iter().map(|found| found.name.as_str());
+        let names = names.filter(|name| VAGUE.contains(name));
+        vague.extend(names.map(|name| format!("{path} {name}")));
     }
     let present: BTreeSet<String> = PRESENT.lines().map(str::to_owned).collect();
     let new: Vec<&String> = vague.difference(&present).collect();
@@ -109,14 +50,14 @@ fn no_new_type_has_a_vague_name() {
 #[test]
 fn a_public_name_is_defined_by_two_crates_at_most() {
     let mut crates: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
-    let packages = tree::packages();
-    for package in &packages {
+    for package in tree::packages() {
         let start = format!("{}/src/", package.folder);
-        for file in tree::files(&[".rs"]) {
-            if file.path.starts_with(&start) {
-                for Type { name, .. } in types(&file.text).into_iter().filter(|t| t.is_public) {
-                    crates.entry(name).or_default().insert(package.name.clone());
-                }
+        let own = parsed::facts().iter();
+        let own = own.filter(|(path, _)| path.starts_with(&start));
+        for found in own.flat_map(|(_, facts)| &facts.types) {
+            if found.is_public {
+                let crates = crates.entry(found.name.clone()).or_default();
+                crates.insert(package.name.clone());
             }
         }
     }

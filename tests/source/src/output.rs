@@ -20,7 +20,8 @@ fn is_no_program(path: &str) -> bool {
 fn no_program_panics_on_a_closed_pipe() {
     let mut findings = Vec::new();
     for file in tree::files(&[".rs"]) {
-        if is_no_program(&file.path) {
+        // Looking at each line takes longer, and most files do not print.
+        if is_no_program(&file.path) || !file.text.contains("print") {
             continue;
         }
         let product = file.text.split("#[test]").next();

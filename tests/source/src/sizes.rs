@@ -1,10 +1,7 @@
 //! Files fit in one sitting, and the master is split before one of its crates grows too large.
 
-use std::fs;
-
-use syn::Item;
-
-use crate::modules::{self, is_of_tests};
+use crate::modules;
+use crate::parsed;
 use crate::tree;
 
 /// Maximum number of lines of half of the files.
@@ -44,20 +41,6 @@ fn files_fit_in_one_sitting() {
     );
 }
 
-/// The number of lines of a file without the modules of tests in it.
-fn lines_of_product(text: &str) -> usize {
-    let items = syn::parse_file(text).unwrap().items;
-    let tests = items.iter().filter_map(|item| match item {
-        Item::Mod(module) if is_of_tests(&module.attrs) => {
-            let first = module.attrs[0].pound_token.span.start().line;
-            let (brace, _) = module.content.as_ref()?;
-            Some(brace.span.close().end().line + 1 - first)
-        }
-        _ => None,
-    });
-    text.lines().count() - tests.sum::<usize>()
-}
-
 #[test]
 fn no_crate_of_the_master_is_larger_than_the_limit() {
     let mut findings = Vec::new();
@@ -67,11 +50,9 @@ fn no_crate_of_the_master_is_larger_than_the_limit() {
         }
         let files = package.roots.iter().flat_map(|root| {
             let modules = modules::of_crate(root).into_values();
-            modules.map(|module| module.file)
+            modules.map(|module| parsed::of_file(&module.file))
         });
-        let lines: usize = files
-            .map(|file| lines_of_product(&fs::read_to_string(file).unwrap()))
-            .sum();
+        let lines: usize = files.map(|facts| facts.lines - facts.lines_of_tests).sum();
         assert!(lines > 0, "{} has no lines", package.name);
         if lines > MASTER {
             findings.push(format!("{}: {lines} lines without tests", package.name));
@@ -87,6 +68,7 @@ fn no_crate_of_the_master_is_larger_than_the_limit() {
 #[test]
 fn tests_in_a_file_do_not_count() {
     let text = "/// One.\nfn one() {}\n\n#[cfg(test)]\nmod tests {\n    fn two() {}\n}\n";
-    assert_eq!(lines_of_product(text), 3);
-    assert_eq!(lines_of_product("#[cfg(test)]\nmod tests;\n"), 2);
+    let lines = |text: &str| parsed::lines_of_tests(&syn::parse_file(text).unwrap());
+    assert_eq!(lines(text), text.lines().count() - 3);
+    assert_eq!(lines("#[cfg(test)]\nmod tests;\n"), 0);
 }

@@ -3,6 +3,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::LazyLock;
 
 use serde_json::Value;
 
@@ -35,9 +36,30 @@ pub(crate) fn root() -> PathBuf {
         .to_owned()
 }
 
+/// The endings of the files that rules read.
+const ENDINGS: [&str; 11] = [
+    ".case", ".j2", ".jinja", ".json", ".md", ".proto", ".rs", ".sls", ".toml", ".txt", ".yaml",
+];
+
+/// The files with one of [`ENDINGS`], sorted by path. All rules share them: reading them takes longer than
+/// most rules.
+static FILES: LazyLock<Vec<Text>> = LazyLock::new(read_files);
+
 /// The files of the checkout with one of these endings, sorted by path.
-pub(crate) fn files(endings: &[&str]) -> Vec<Text> {
+pub(crate) fn files(endings: &[&str]) -> Vec<&'static Text> {
+    for ending in endings {
+        assert!(ENDINGS.contains(ending), "ENDINGS lacks {ending}");
+    }
+    let has_ending = |file: &&Text| endings.iter().any(|ending| file.path.ends_with(ending));
+    let found: Vec<&Text> = FILES.iter().filter(has_ending).collect();
+    assert!(!found.is_empty(), "no file ends with one of {endings:?}");
+    found
+}
+
+fn read_files() -> Vec<Text> {
     let root = root();
+    // Where cargo builds. Modules may have the same name.
+    let built = root.join("target");
     let mut found = Vec::new();
     let mut waiting = vec![root.clone()];
     while let Some(dir) = waiting.pop() {
@@ -45,13 +67,13 @@ pub(crate) fn files(endings: &[&str]) -> Vec<Text> {
             let entry = entry.unwrap();
             let name = entry.file_name().into_string().unwrap();
             let path = entry.path();
-            if name == "target" || name == ".git" {
+            if path == built || name == ".git" {
                 continue;
             }
             let kind = entry.file_type().unwrap();
             if kind.is_dir() {
                 waiting.push(path);
-            } else if kind.is_file() && endings.iter().any(|ending| name.ends_with(ending)) {
+            } else if kind.is_file() && ENDINGS.iter().any(|ending| name.ends_with(ending)) {
                 found.push(Text {
                     path: relative(&root, &path),
                     text: fs::read_to_string(&path).unwrap(),
@@ -60,12 +82,17 @@ pub(crate) fn files(endings: &[&str]) -> Vec<Text> {
         }
     }
     found.sort_by(|a, b| a.path.cmp(&b.path));
-    assert!(!found.is_empty(), "no file ends with one of {endings:?}");
     found
 }
 
+static PACKAGES: LazyLock<Vec<Package>> = LazyLock::new(read_packages);
+
 /// The packages of the workspace, as cargo knows them.
-pub(crate) fn packages() -> Vec<Package> {
+pub(crate) fn packages() -> &'static [Package] {
+    &PACKAGES
+}
+
+fn read_packages() -> Vec<Package> {
     let root = root();
     let output = Command::new(env!("CARGO"))
         .args([

@@ -11,6 +11,8 @@ use halite_manifest::{Manifest, manifest};
 use halite_testkit::{Site, hex, layout_of, put};
 use serde_json::{Value, json};
 
+use crate::shared::built;
+
 /// SPDX's own schema (<https://github.com/spdx/spdx-spec/blob/v2.3/schemas/spdx-schema.json>).
 const SCHEMA: &str = include_str!("fixtures/spdx-2.3.schema.json");
 
@@ -436,8 +438,7 @@ fn inputs_about_other_programs_and_stray_texts_are_refused() {
 
 #[test]
 fn a_layer_that_is_no_archive_is_said_to_be_one() {
-    let site = Site::new();
-    site.build("bundle").unwrap();
+    let site = built();
     let document = document(&site, "bundle");
     let comment = named(&document, "pause")["comment"].as_str().unwrap();
     assert!(comment.contains("is not an archive"), "{comment}");

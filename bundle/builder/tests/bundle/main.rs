@@ -22,4 +22,6 @@ mod serve;
 #[cfg(test)]
 mod several;
 #[cfg(test)]
+mod shared;
+#[cfg(test)]
 mod verify;

@@ -10,6 +10,8 @@ use halite_errors::chain;
 use halite_iso9660::read::IsoImage;
 use halite_testkit::{Site, files, put};
 
+use crate::shared::built;
+
 fn run(program: &str, args: &[&str]) {
     let output = Command::new(program)
         .args(args)
@@ -125,8 +127,7 @@ fn every_program_takes_the_same_names_out() {
 /// A seal on changed content would make it look verified.
 #[test]
 fn a_bundle_that_is_not_what_its_manifest_says_is_not_sealed() {
-    let site = Site::new();
-    site.build("bundle").unwrap();
+    let site = built();
     put(&site.path("bundle/bin/ctl"), b"another");
     put(&site.path("bundle/states/more.sls"), b"{}\n");
     fs::remove_file(site.path("bundle/install")).unwrap();

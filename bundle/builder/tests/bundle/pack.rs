@@ -8,10 +8,11 @@ use halite_manifest::{Diff, ItemChange, Manifest, manifest};
 use halite_seal::keys::{SecretKey, Trust, generate};
 use halite_testkit::{Site, files, hex, put};
 
+use crate::shared::{SiteCopy, built};
+
 /// A site whose bundle is `site.iso`, and the key that signed it.
-fn packed() -> (Site, SecretKey) {
-    let site = Site::new();
-    site.build("bundle").unwrap();
+fn packed() -> (SiteCopy, SecretKey) {
+    let site = built();
     generate(&site.path("builder.key"), None, None).unwrap();
     let key = SecretKey::load(&site.path("builder.key"), &mut |_| {
         unreachable!("it has no password")

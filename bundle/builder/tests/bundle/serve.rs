@@ -14,6 +14,8 @@ use halite_states::tree::DirTree;
 use halite_testkit::{Nginx, Site, hex, layout, put};
 use serde_json::{Value, json};
 
+use crate::shared::{SharedSite, SiteCopy, built};
+
 /// An nginx that serves bundles.
 struct Server(Nginx);
 
@@ -158,34 +160,39 @@ fn pull(server: &Server, root: &str, repository: &str, tag: &str, suffix: &str) 
     layer
 }
 
-/// Two bundles: the second has another etcd, and its CoreDNS image changed under the same tag.
-fn two(site: &mut Site) -> [(&'static str, PathBuf); 2] {
-    site.build("bundle").unwrap();
-    site.recipe["version"] = json!("0.2.0");
-    layout(
-        &site.path("images/etcd"),
-        "registry.k8s.io/etcd:3.6.9-0",
-        b"etcd, the next",
-    );
-    layout(
-        &site.path("images/coredns"),
-        "registry.k8s.io/coredns/coredns:v1.14.2",
-        b"coredns, rebuilt",
-    );
-    let images = site.recipe["images"].as_array_mut().unwrap();
-    let etcd = images
-        .iter_mut()
-        .find(|image| image["component"] == "etcd")
-        .unwrap();
-    etcd["reference"] = json!("registry.k8s.io/etcd:3.6.9-0");
-    site.renew("next");
-    [("0.1.0", site.path("bundle")), ("0.2.0", site.path("next"))]
+/// A site with two bundles: the second has another etcd, and its CoreDNS image changed under the same tag.
+fn two() -> (SiteCopy, [(&'static str, PathBuf); 2]) {
+    static TWO: SharedSite = SharedSite::new();
+    let site = TWO.copy(|| {
+        let mut site = Site::new();
+        site.build("bundle").unwrap();
+        site.recipe["version"] = json!("0.2.0");
+        layout(
+            &site.path("images/etcd"),
+            "registry.k8s.io/etcd:3.6.9-0",
+            b"etcd, the next",
+        );
+        layout(
+            &site.path("images/coredns"),
+            "registry.k8s.io/coredns/coredns:v1.14.2",
+            b"coredns, rebuilt",
+        );
+        let images = site.recipe["images"].as_array_mut().unwrap();
+        let etcd = images
+            .iter_mut()
+            .find(|image| image["component"] == "etcd")
+            .unwrap();
+        etcd["reference"] = json!("registry.k8s.io/etcd:3.6.9-0");
+        site.renew("next");
+        site
+    });
+    let bundles = [("0.1.0", site.path("bundle")), ("0.2.0", site.path("next"))];
+    (site, bundles)
 }
 
 #[test]
 fn each_bundle_has_its_own_images_and_files() {
-    let mut site = Site::new();
-    let bundles = two(&mut site);
+    let (site, bundles) = two();
     let server = Server::start(&site, &bundles);
     for (root, etcd, coredns) in [
         (
@@ -310,8 +317,7 @@ fn people_read_the_documentation_of_the_bundle_in_use() {
 
 #[test]
 fn a_bundle_that_is_taken_out_holds_up_no_other() {
-    let mut site = Site::new();
-    let bundles = two(&mut site);
+    let (site, bundles) = two();
     for (gone, left, tag) in [(0, 1, "3.6.9-0"), (1, 0, "3.6.8-0")] {
         let [taken, away] = [bundles[gone].1.clone(), site.path("away")];
         fs::rename(&taken, &away).unwrap();
@@ -333,8 +339,7 @@ fn a_bundle_that_is_taken_out_holds_up_no_other() {
 
 #[test]
 fn names_and_tags_are_listed_in_pages() {
-    let mut site = Site::new();
-    let bundles = two(&mut site);
+    let (site, bundles) = two();
     let server = Server::start(&site, &bundles);
     let whole = server.get("/v2/_catalog").json();
     let names: Vec<&str> = whole["repositories"]
@@ -401,8 +406,7 @@ fn names_and_tags_are_listed_in_pages() {
 
 #[test]
 fn what_is_not_there_and_what_would_write_is_refused() {
-    let site = Site::new();
-    site.build("bundle").unwrap();
+    let site = built();
     let server = Server::start(&site, &[("0.1.0", site.path("bundle"))]);
     for root in ["/v2", "/bundles/0.1.0/v2"] {
         for (path, code) in [
@@ -470,8 +474,7 @@ fn what_is_not_there_and_what_would_write_is_refused() {
 /// The disk with a bundle is removed while nginx runs.
 #[test]
 fn a_bundle_that_went_away_is_no_error_of_the_others() {
-    let mut site = Site::new();
-    let bundles = two(&mut site);
+    let (site, bundles) = two();
     let server = Server::start(&site, &bundles);
     fs::rename(&bundles[0].1, site.path("away")).unwrap();
     let answer = server.get("/v2/etcd/manifests/3.6.8-0?ns=registry.k8s.io");

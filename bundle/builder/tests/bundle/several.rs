@@ -12,24 +12,30 @@ use halite_names::BundleVersion;
 use halite_seal::keys::{SecretKey, Trust, generate};
 use halite_testkit::{Site, files, hex, put, version};
 
+use crate::shared::{SharedSite, SiteCopy};
+
 /// A site, and two bundles for it: `0.1.0` and `0.2.0`, each as an ISO and as a directory.
 pub struct Two {
-    pub site: Site,
+    pub site: SiteCopy,
     pub bundles: BundleStore,
 }
 
 pub fn two() -> Two {
-    let mut site = Site::new();
-    generate(&site.path("builder.key"), None, None).unwrap();
-    for version in ["0.1.0", "0.2.0"] {
-        site.recipe["version"] = version.into();
-        put(
-            &site.path("states/host/init.sls"),
-            format!("# {version}\n{{}}\n").as_bytes(),
-        );
-        site.renew(version);
-        iso(&site, version);
-    }
+    static TWO: SharedSite = SharedSite::new();
+    let site = TWO.copy(|| {
+        let mut site = Site::new();
+        generate(&site.path("builder.key"), None, None).unwrap();
+        for version in ["0.1.0", "0.2.0"] {
+            site.recipe["version"] = version.into();
+            put(
+                &site.path("states/host/init.sls"),
+                format!("# {version}\n{{}}\n").as_bytes(),
+            );
+            site.renew(version);
+            iso(&site, version);
+        }
+        site
+    });
     let bundles = BundleStore::new(site.path("bundles"));
     Two { site, bundles }
 }

@@ -8,14 +8,15 @@ use halite_manifest::manifest;
 use halite_testkit::{Site, files, hex, put};
 use serde_json::Value;
 
+use crate::shared::built;
+
 fn problems(site: &Site) -> Vec<BundleDamage> {
     verify(&site.path("bundle"), &mut |_| ()).unwrap().problems
 }
 
 #[test]
 fn one_flipped_byte_in_any_file_is_named() {
-    let site = Site::new();
-    site.build("bundle").unwrap();
+    let site = built();
     let bundle = site.path("bundle");
     let all = files(&bundle);
     assert!(all.len() > 40, "{all:?}");
@@ -41,8 +42,7 @@ fn one_flipped_byte_in_any_file_is_named() {
 
 #[test]
 fn a_missing_a_cut_and_an_extra_file_are_named_together() {
-    let site = Site::new();
-    site.build("bundle").unwrap();
+    let site = built();
     let bundle = site.path("bundle");
     fs::remove_file(bundle.join("bin/ctl")).unwrap();
     put(&bundle.join("states/top.sls"), b"base:\n");
@@ -86,8 +86,7 @@ fn take_out(site: &Site, file: &str) {
 
 #[test]
 fn an_image_without_a_layer_is_named() {
-    let site = Site::new();
-    site.build("bundle").unwrap();
+    let site = built();
     let layer = hex(b"etcd");
     take_out(&site, &format!("images/blobs/sha256/{layer}"));
     let found: Vec<String> = problems(&site).iter().map(ToString::to_string).collect();
@@ -115,8 +114,8 @@ fn rewrite(site: &Site, change: impl FnOnce(&mut Value)) {
 
 #[test]
 fn an_image_that_is_not_that_of_the_manifest_is_named() {
-    let site = Site::new();
-    let made = site.build("bundle").unwrap();
+    let site = built();
+    let made = manifest::load(&site.path("bundle")).unwrap();
     let (name, digest) = made.images["etcd"].split_once('@').unwrap();
     let other = format!("sha256:{}", "0".repeat(64));
     rewrite(&site, |value| {
@@ -136,8 +135,7 @@ fn an_image_that_is_not_that_of_the_manifest_is_named() {
 
 #[test]
 fn a_package_without_its_archive_is_named() {
-    let site = Site::new();
-    site.build("bundle").unwrap();
+    let site = built();
     take_out(&site, "apt/pool/kubectl_1.2.3-1_amd64.deb");
     let found: Vec<String> = problems(&site).iter().map(ToString::to_string).collect();
     let expected =

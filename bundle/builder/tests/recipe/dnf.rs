@@ -10,6 +10,8 @@ use halite_builder::signer::{KeyKind, Signer};
 use halite_testkit::{Authority, Nginx, Site, put, run};
 use serde_json::json;
 
+use crate::rsa_key;
+
 const BASE: &str = "P bash 0:5.1-1 x86_64\np bash = 0:5.1-1\np /bin/sh\nP util-linux 0:2.37-1 x86_64\n\
                     p util-linux = 2.37-1\nP runc 0:1.1-1 x86_64\np runc = 1.1-1\n";
 
@@ -25,6 +27,7 @@ impl World {
         let mut site = Site::new();
         put(&site.path("rpm-base"), BASE.as_bytes());
         site.recipe["packages"]["rpm"] = json!({"base": "rpm-base"});
+        rsa_key::give(&site);
         site.build("bundle")
             .unwrap_or_else(|error| panic!("{error}"));
         let authority = Authority::new(site.dir.path());

@@ -16,3 +16,5 @@ mod packages;
 mod programs;
 #[cfg(test)]
 mod rpm;
+#[cfg(test)]
+mod rsa_key;

@@ -11,6 +11,8 @@ use halite_errors::chain;
 use halite_testkit::{Server, Signer, Site, put, run};
 use serde_json::json;
 
+use crate::rsa_key;
+
 const BASE: &str = "P bash 0:5.1-1 x86_64\np bash = 0:5.1-1\np /bin/sh\nP util-linux 0:2.37-1 x86_64\n\
                     p util-linux = 2.37-1\n";
 
@@ -34,6 +36,7 @@ impl World {
             "names": ["nginx"],
         });
         site.recipe["no-proxy"] = json!("*");
+        rsa_key::give(&site);
         let world = Self {
             signer,
             site,

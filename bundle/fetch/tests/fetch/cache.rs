@@ -112,7 +112,7 @@ fn a_process_that_dies_leaves_a_beginning_and_no_lock() {
         .join(format!("{}.part", Digest::of(&file)));
     while std::fs::metadata(&part).map_or(0, |status| status.len()) < 400_000 {
         assert!(dying.try_wait().unwrap().is_none(), "it ended too soon");
-        std::thread::yield_now();
+        std::thread::sleep(std::time::Duration::from_millis(1));
     }
     let waiting = worker_of(test, &cache, &url, 600_000, &[]).spawn().unwrap();
     dying.kill().unwrap();

@@ -95,7 +95,10 @@ pub async fn to_the_end(client: &Arc<Client>, change: &MemberChange) -> Option<J
         match change.clone().run(changes).await {
             Ok(joined) => return joined,
             Err(ChangeError::QuorumLost { .. } | ChangeError::Silent { .. })
-                if start.elapsed() < PATIENCE => {}
+                if start.elapsed() < PATIENCE =>
+            {
+                tokio::time::sleep(Duration::from_millis(10)).await;
+            }
             Err(error) => panic!("{change:?}: {error}"),
         }
     }

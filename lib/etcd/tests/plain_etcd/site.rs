@@ -304,7 +304,8 @@ pub async fn eventually(what: &str, condition: impl AsyncFn() -> bool) {
     let start = Instant::now();
     while !condition().await {
         assert!(start.elapsed() < PATIENCE, "waited in vain until {what}");
-        tokio::task::yield_now().await;
+        // Without a pause, the questions would take the processor from the members.
+        tokio::time::sleep(Duration::from_millis(10)).await;
     }
 }
 

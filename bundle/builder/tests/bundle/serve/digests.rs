@@ -7,8 +7,7 @@ use super::*;
 
 #[test]
 fn by_its_digest_a_server_has_an_image_or_none_and_never_another() {
-    let mut site = Site::new();
-    let bundles = two(&mut site);
+    let (site, bundles) = two();
     let server = Server::start(&site, &bundles);
     let manifest = halite_manifest::manifest::load(&bundles[0].1).unwrap();
     let (name, digest) = manifest.images["coredns"].split_once('@').unwrap();
