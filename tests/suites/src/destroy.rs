@@ -14,7 +14,7 @@ use serde_json::json;
 use crate::bare::{has_no_packages_or_data, is_bare, wait_until_bare};
 use crate::checks::wait_until_worker_is_away;
 use crate::etcd;
-use crate::interrupted::{Running, kill_ctl, steps};
+use crate::interrupted::{Repeated, in_series, kill_ctl, one_run, steps};
 use crate::kills::moments;
 use crate::test::{Case, Counts, Test};
 
@@ -31,19 +31,30 @@ pub(super) const TESTS: &[Test<Cluster>] = &[Test {
     run: destroyed,
 }];
 
-/// A test for each boundary of the command. The last one is left out: the unit that removes the
-/// master's host stops the master and `ctl` at the same time.
+/// The test of the boundaries of the command.
+///
+/// # Errors
+/// The orchestration does not compile.
 pub(super) fn numbered() -> Result<Vec<Case<Cluster>>> {
+    let boundaries = boundaries()?;
+    let run = move |cluster: &Cluster| {
+        in_series(&boundaries, |left| {
+            let missed = interrupted(cluster, left)?;
+            bare_and_again(cluster)?;
+            Ok(missed)
+        })
+    };
+    let name = "destroy: boundaries of ctl destroy".to_owned();
+    Ok(vec![Case::new(name, run)])
+}
+
+/// The steps after which the command is interrupted. The last one is left out: the unit that
+/// removes the master's host stops the master and `ctl` at the same time.
+fn boundaries() -> Result<Vec<String>> {
     let pillar = json!({"wipe_data": true, "packages": true});
     let mut steps = steps(shipped::DESTROY, &pillar, &TWO)?;
     steps.pop();
-    let all = steps.into_iter().enumerate();
-    Ok(all
-        .map(|(number, step)| {
-            let name = format!("destroy: boundary {number}, after {step}");
-            Case::new(name, move |cluster| interrupted_after(cluster, &step))
-        })
-        .collect())
+    Ok(steps)
 }
 
 /// The command, confirmed.
@@ -72,17 +83,28 @@ fn destroyed(cluster: &Cluster) -> Result<Counts> {
     bare_and_again(cluster)
 }
 
-/// `ctl` and the master die when that step has ended, and the same command finishes the run.
-fn interrupted_after(cluster: &Cluster, step: &str) -> Result<Counts> {
+/// `ctl` and the master die when each of these steps has ended, and the same command finishes the
+/// run. Returns the steps whose end was missed.
+fn interrupted(cluster: &Cluster, steps: &[String]) -> Result<Vec<String>> {
     let host = &cluster.bootstrap;
     let words = [&DESTROY[..], &["--packages", "--wipe-data"]].concat();
-    let mut command = Running::start(host, &words)?;
-    command.wait_for(step, || Ok(()))?;
+    // The master resumes the run by itself: `ctl` may be gone before it is run again.
+    let is_bare = |_: &str| !host.file("/etc/halite").exists();
+    let mut command = Repeated::start(host, &words)?.over(is_bare);
+    let missed = one_run(steps, |place, step| {
+        let later: Vec<&str> = steps[place + 1..].iter().map(String::as_str).collect();
+        let is_at = command.reach(step, &later, place == 0)?;
+        if is_at {
+            kill_ctl(host)?;
+            moments::die(host, "halite-master")?;
+        }
+        Ok(is_at)
+    })?;
+    // It still runs if the last step was missed.
     kill_ctl(host)?;
-    moments::die(host, "halite-master")?;
-    command.ended(|| Ok(()))?;
+    command.ended()?;
     repeated(host, &words.join(" "))?;
-    bare_and_again(cluster)
+    Ok(missed)
 }
 
 /// Nothing is left on any host, and the hosts form a cluster again.
@@ -169,4 +191,15 @@ fn repeated(host: &Host, line: &str) -> Result<()> {
     // If the command has ended, its own host is bare, too.
     ensure!(!early.get(), "ctl destroy did not wait for its own host");
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_step_but_the_last_one_is_a_boundary() {
+        let boundaries = boundaries().unwrap().join(" ");
+        assert_eq!(boundaries, "turn allowed mounts workers workers-gone last");
+    }
 }

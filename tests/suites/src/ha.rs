@@ -42,6 +42,8 @@ mod taken_out;
 mod touched;
 mod upgrade_back;
 mod upgrade_dies;
+mod upgrade_lost_master;
+mod upgrade_meanwhile;
 mod upgrade_stops;
 mod upgraded;
 mod wiped;
@@ -229,17 +231,11 @@ const BEFORE: &[Test<Cluster>] = &[
     },
 ];
 
-/// Each with a newer release than the previous one.
-const UPGRADES: &[Test<Cluster>] = &[
-    Test {
-        name: "ha: an upgrade whose master dies at the end of each step ends the same",
-        run: upgraded::interrupted,
-    },
-    Test {
-        name: "ha: an upgrade whose scheduler does not start stops at its host, and resumes once it can",
-        run: upgrade_stops::at_a_pod,
-    },
-];
+/// With a newer release than the previous upgrade.
+const UPGRADES: &[Test<Cluster>] = &[Test {
+    name: "ha: an upgrade whose scheduler does not start stops at its host, and resumes once it can",
+    run: upgrade_stops::at_a_pod,
+}];
 
 /// Tests on which others do not depend. The last one leaves the master on its host.
 const FULL: &[Test<Cluster>] = &[
@@ -385,6 +381,9 @@ pub(super) fn site() -> Result<Site> {
             .chain(cases(UPGRADES))
             .chain(cases(upgrade_back::TESTS))
             .chain(upgrade_dies::numbered()?)
+            .chain(cases(upgraded::INTERRUPTED))
+            .chain(cases(upgrade_meanwhile::TESTS))
+            .chain(cases(upgrade_lost_master::TESTS))
             .chain(cases(FULL))
             .chain(sequence(moved.into_iter().flat_map(cases).collect()))
             .collect(),

@@ -1,12 +1,14 @@
 //! Kills: after any process dies in the middle of a command, running the same command again ends in
 //! the same state.
 //!
-//! Each kill has a number, and is a test: a command, a victim, and a moment. While a finished host is
-//! repaired, the moment is the repair of one of the prepared damages; while a new host is added or
-//! bootstrapped, it is one of the listed write boundaries.
+//! Each kill is a boundary of a command: a victim, and a moment. While a finished host is repaired,
+//! the moment is the repair of one of the prepared damages; while a new host is added or
+//! bootstrapped, it is one of the listed write boundaries. One run of the command is interrupted at
+//! one boundary after the other.
 
 mod adding;
 mod bootstrapping;
+pub(crate) mod commands;
 pub(crate) mod jobs;
 pub(crate) mod moments;
 mod pending_triggers;
@@ -14,23 +16,15 @@ mod power;
 mod registered;
 mod repairing;
 mod scene;
+pub(crate) mod series;
 
-use std::fmt;
-use std::process::{Child, ExitStatus, Stdio};
-use std::time::Duration;
-
-use anyhow::{Context as _, Result, anyhow};
 use halite_lab::cluster::Cluster;
-use halite_lab::host::Host;
-use halite_lab::wait;
 
-use crate::test::{Case, Counts, Test, cases};
+use crate::test::{Case, Test, cases};
 
+pub(crate) use commands::{ended, spawn};
 pub(crate) use power::while_off;
 pub(crate) use registered::{master_answers, once};
-
-/// Limit for a command to end after one of its programs was killed.
-const COMMAND: Duration = Duration::from_secs(800);
 
 const TESTS: &[Test<Cluster>] = &[
     Test {
@@ -50,87 +44,23 @@ const TESTS: &[Test<Cluster>] = &[
 // The tests that remove the worker for a while are last: after a failure the cluster is not in the
 // state that the others expect.
 pub(super) fn tests() -> Vec<Case<Cluster>> {
-    cases(TESTS).into_iter().chain(every()).collect()
+    let mut all = cases(TESTS);
+    all.extend(repairing::tests());
+    all.extend(adding::tests());
+    all.extend(bootstrapping::tests());
+    all
 }
 
-/// One of the numbered kills.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Numbered {
-    Repairing(repairing::Kill),
-    Adding(moments::Kill),
-    Bootstrapping(moments::Kill),
-}
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
 
-impl fmt::Display for Numbered {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Repairing(kill) => write!(
-                formatter,
-                "repairing: {:?}, {:?}, damage {}",
-                kill.command, kill.victim, kill.moment
-            ),
-            Self::Adding(kill) => write!(formatter, "adding: {:?}, {:?}", kill.moment, kill.victim),
-            Self::Bootstrapping(kill) => {
-                write!(
-                    formatter,
-                    "bootstrapping: {:?}, {:?}",
-                    kill.moment, kill.victim
-                )
-            }
-        }
+    use super::*;
+
+    #[test]
+    fn each_test_has_a_name_of_its_own() {
+        let all = tests();
+        let names: BTreeSet<&str> = all.iter().map(|case| case.name.as_str()).collect();
+        assert_eq!(names.len(), all.len());
     }
-}
-
-/// All kills: first those while a host is repaired, then those while one is added, then those of a
-/// bootstrap.
-fn numbered() -> Vec<Numbered> {
-    let repairs = repairing::numbered().into_iter().map(Numbered::Repairing);
-    let adding = moments::numbered(&adding::KILLS)
-        .into_iter()
-        .map(Numbered::Adding);
-    let bootstrapping = moments::numbered(&bootstrapping::KILLS)
-        .into_iter()
-        .map(Numbered::Bootstrapping);
-    repairs.chain(adding).chain(bootstrapping).collect()
-}
-
-/// A test for each number.
-fn every() -> Vec<Case<Cluster>> {
-    let all = numbered().into_iter().enumerate();
-    all.map(|(number, kill)| {
-        let name = format!("kills: boundary {number}, {kill}");
-        Case::new(name, move |cluster| {
-            let ended = match kill {
-                Numbered::Repairing(kill) => repairing::one(cluster, kill),
-                Numbered::Adding(kill) => adding::one(cluster, kill),
-                Numbered::Bootstrapping(kill) => bootstrapping::one(cluster, kill),
-            }?;
-            println!("  the command ended with {ended}, and succeeded when it was run again");
-            Ok(Counts::ONE)
-        })
-    })
-    .collect()
-}
-
-/// Starts a command in a host, and discards its output.
-pub(crate) fn spawn(host: &Host, line: &[String]) -> Result<Child> {
-    let mut command = host.command(line)?;
-    command
-        .stdin(Stdio::null())
-        .stdout(Stdio::null())
-        .stderr(Stdio::null());
-    command.spawn().context("cannot start nsenter")
-}
-
-/// Waits for the end of the command, and returns its status.
-pub(crate) fn ended(command: &mut Child) -> Result<ExitStatus> {
-    wait::until(
-        "the command to end after the kill",
-        COMMAND,
-        || match command.try_wait() {
-            Ok(Some(status)) => Ok(status),
-            Ok(None) => Err(anyhow!("it still runs")),
-            Err(error) => Err(error.into()),
-        },
-    )
 }

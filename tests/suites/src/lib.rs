@@ -68,6 +68,7 @@ mod site;
 mod site_registry;
 mod small_disk;
 mod source;
+mod struck;
 mod support;
 mod test;
 mod turns;

@@ -78,6 +78,7 @@ impl Plan {
                     turns::site(),
                     older::site(),
                     debian::site(),
+                    debian::newer_site(),
                     lived::site(),
                 ])
                 .collect(),

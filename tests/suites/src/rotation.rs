@@ -1,6 +1,7 @@
 //! The CAs of a cluster and the key of its service accounts are replaced while clients write, with a
 //! kubeconfig from before and with one that follows.
 
+mod boundaries;
 mod clients;
 mod compromised;
 mod own;
@@ -23,7 +24,7 @@ use super::cluster::{PODS, nothing_left};
 use super::repair::quiet;
 use crate::ctl_answer;
 use crate::site::{Site, from_the_iso};
-use crate::test::{Counts, Test, cases, sequence};
+use crate::test::{Case, Counts, Test, cases, sequence};
 
 /// Name of its own lab: clients of other suites would keep certificates of the old CA.
 const LAB: &str = "rotation";
@@ -113,12 +114,14 @@ pub(super) fn sites() -> [Site; 2] {
         layout,
         release: NEWEST,
         make: from_the_iso,
-        tests: sequence(cases(tests)),
+        tests,
     };
+    let own = sequence(cases(TESTS)).into_iter();
+    let of_two: Vec<Case<Cluster>> = own.chain(cases(boundaries::TESTS)).collect();
     let of_three = "rotation: bootstrap, two control planes and a worker";
     [
-        site(LAB, "rotation: bootstrap and node add", &TWO, TESTS),
-        site(LAB_OF_THREE, of_three, &HA, three::TESTS),
+        site(LAB, "rotation: bootstrap and node add", &TWO, of_two),
+        site(LAB_OF_THREE, of_three, &HA, sequence(cases(three::TESTS))),
     ]
 }
 
@@ -143,10 +146,14 @@ pub fn timed(cluster: &Cluster) -> Result<MeasuredRotation> {
     Ok(MeasuredRotation { time, refused })
 }
 
+/// The command that rotates a CA.
+fn command<'a>(ca: &'a str, further: &[&'a str]) -> Vec<&'a str> {
+    [&[CTL, "certs", "rotate", ca, "--yes"][..], further].concat()
+}
+
 /// Rotates a CA.
 fn rotate(host: &Host, ca: &str, further: &[&str]) -> Result<()> {
-    let command = [&[CTL, "certs", "rotate", ca, "--yes"], further].concat();
-    host.run(&command)?;
+    host.run(&command(ca, further))?;
     Ok(())
 }
 
@@ -212,16 +219,40 @@ fn old_is_refused(host: &Host) -> Result<()> {
 /// Checks that no host and no object has the old CA. Nodes and pods are Ready again.
 fn old_has_left(cluster: &Cluster) -> Result<()> {
     let host = &cluster.bootstrap;
-    // The part of its certificate with the serial number, as text and within a kubeconfig.
     let old = host.run(&["cat", OLD_CA])?;
-    let text = old
-        .lines()
-        .nth(1)
-        .context("the old CA is empty")?
-        .to_owned();
+    // As text, and within a kubeconfig.
+    let text = own_line(&old)?;
     let encoded = host.sh(&format!("base64 -w0 {OLD_CA} | cut -c 64-96"))?;
+    leave_all_hosts(cluster, &[text, encoded.trim()])?;
     for host in cluster.hosts() {
-        for text in [text.as_str(), encoded.trim()] {
+        let files = host.sh("ls /etc/kubernetes/pki/ca-signer.crt 2>/dev/null; true")?;
+        ensure!(files.is_empty(), "{}: {files} is left", host.spec.name);
+    }
+    for map in ["kube-root-ca.crt", "cluster-info"] {
+        let namespace = if map == "cluster-info" {
+            "kube-public"
+        } else {
+            "default"
+        };
+        let map = cluster.kubectl(&["-n", namespace, "get", "configmap", map, "-o", "json"])?;
+        ensure!(
+            !map.contains(text) && !map.contains(encoded.trim()),
+            "{map}"
+        );
+    }
+    are_ready(cluster)?;
+    cluster.wait_for_pods(PODS)
+}
+
+/// The part of a certificate (PEM) with the serial number, or the beginning of a public key.
+fn own_line(pem: &str) -> Result<&str> {
+    pem.lines().nth(1).context("the old file is empty")
+}
+
+/// Waits until no host has one of these texts in a file.
+fn leave_all_hosts(cluster: &Cluster, texts: &[&str]) -> Result<()> {
+    for host in cluster.hosts() {
+        for text in texts {
             // The kubelet refreshes the volumes of pods within about a minute. The master keeps a list
             // of the CAs that it has dropped, and never hands them to a host again.
             wait::until("the old CA to leave", VOLUMES, || {
@@ -237,21 +268,12 @@ fn old_has_left(cluster: &Cluster) -> Result<()> {
                 Ok(())
             })?;
         }
-        let files = host.sh("ls /etc/kubernetes/pki/ca-signer.crt 2>/dev/null; true")?;
-        ensure!(files.is_empty(), "{}: {files} is left", host.spec.name);
     }
-    for map in ["kube-root-ca.crt", "cluster-info"] {
-        let namespace = if map == "cluster-info" {
-            "kube-public"
-        } else {
-            "default"
-        };
-        let map = cluster.kubectl(&["-n", namespace, "get", "configmap", map, "-o", "json"])?;
-        ensure!(
-            !map.contains(&text) && !map.contains(encoded.trim()),
-            "{map}"
-        );
-    }
+    Ok(())
+}
+
+/// Waits until all nodes are Ready.
+fn are_ready(cluster: &Cluster) -> Result<()> {
     wait::until("all nodes to be Ready", PODS, || {
         for node in cluster.hosts() {
             let node = &node.spec.name;
@@ -260,8 +282,7 @@ fn old_has_left(cluster: &Cluster) -> Result<()> {
             ensure!(ready == "True", "{node} is not Ready");
         }
         Ok(())
-    })?;
-    cluster.wait_for_pods(PODS)
+    })
 }
 
 /// The names of the certificates that kubeadm finds, each with its CA.

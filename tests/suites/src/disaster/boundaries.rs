@@ -1,15 +1,16 @@
-//! The numbered boundaries of `ctl bootstrap --restore`: at each it is interrupted on a bare host,
-//! and ends in the same state when it is run again.
+//! The boundaries of `ctl bootstrap --restore`: it is interrupted at one after the other on a bare
+//! host, and ends in the same state when it is run again.
 
-use anyhow::{Context as _, Result};
+use anyhow::Result;
 use halite_lab::cluster::{BOOTSTRAP, Cluster, WORKER};
 
 use super::restoring::{self, BACK};
 use crate::checks::nothing_to_do;
-use crate::kills;
-use crate::kills::moments::{Kill, Moment, Progress, Table, Victim};
-use crate::kills::{moments, once};
-use crate::test::{Case, Counts};
+use crate::kills::commands::Repetition;
+use crate::kills::moments::{Kill, MakingHost, Moment, Progress, Table, Victim, series};
+use crate::kills::once;
+use crate::kills::series::{interrupt, numbered as tests_of};
+use crate::test::Case;
 
 /// The moments of a restore, then those of the bootstrap as which it continues.
 const KILLS: &Table = {
@@ -37,43 +38,43 @@ const KILLS: &Table = {
     ]
 };
 
-/// A test for each boundary. Their backups are encrypted, and so are those of the restored clusters.
+/// A test of each series. Their backups are encrypted, and so are those of the restored clusters.
 pub(crate) fn numbered() -> Vec<Case<Cluster>> {
-    let all = moments::numbered(KILLS).into_iter().enumerate();
-    all.map(|(number, kill)| {
-        let name = format!(
-            "disaster: boundary {number} of a restore, {:?}, {:?}",
-            kill.moment, kill.victim
-        );
-        Case::new(name, move |cluster| one(cluster, kill))
-    })
-    .collect()
+    let name = "disaster: boundaries of ctl bootstrap --restore";
+    tests_of(name, series(KILLS, &[]), run)
 }
 
-/// Destroys the first host, kills the victim at the moment of its restore, runs the same command
-/// again, and checks that everything in the backup is back.
-fn one(cluster: &Cluster, kill: Kill) -> Result<Counts> {
+/// Destroys the first host, interrupts its restore at these kills, runs the same command again, and
+/// checks that everything in the backup is back. Returns the kills whose moment was missed.
+fn run(cluster: &Cluster, kills: &[Kill]) -> Result<Vec<Kill>> {
     let host = &cluster.bootstrap;
     let kept = restoring::back_up(cluster)?;
     let name = [BOOTSTRAP.to_owned()];
     cluster.lab.power_off(&name, true)?;
     cluster.lab.power_on(&name)?;
     kept.carry(host)?;
-    let line = kept.command()?;
-    let mut first = kills::spawn(host, &line)?;
-    moments::wait_for(kill.moment, host, host, &mut first)?;
-    moments::strike(kill.victim, &cluster.lab, host, host)?;
-    let status = kills::ended(&mut first)?;
-    // A killed daemon is restarted by its unit, and the first command may have succeeded.
-    if !status.success() || host.file("/var/lib/halite/restore").exists() {
-        host.run(&line)
-            .with_context(|| format!("after the first had ended with {status}"))?;
-    }
-    println!("  the command ended with {status}, and succeeded when it was run again");
+    // Where it has succeeded, the host has a cluster, and a restore is refused.
+    let once_only = Repetition::AfterFailure;
+    let mut command = MakingHost::first(&cluster.lab, host, kept.command()?, once_only)?;
+    let missed = interrupt(&mut command, kills)?;
+    command.succeed()?;
     kept.came_back(cluster)?;
     once(host, &[BOOTSTRAP, WORKER])?;
     cluster.wait_for_pods(BACK)?;
     kept.goes_on(cluster)?;
     nothing_to_do(host)?;
-    Ok(Counts::ONE)
+    Ok(missed)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::kills::moments::each_kill_has_one_place;
+
+    #[test]
+    fn each_kill_is_in_one_series() {
+        each_kill_has_one_place(KILLS, &[]);
+        let lengths: Vec<usize> = series(KILLS, &[]).iter().map(Vec::len).collect();
+        assert_eq!(lengths, [12, 3]);
+    }
 }

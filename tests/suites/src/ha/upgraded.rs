@@ -1,4 +1,5 @@
-//! The upgrade to a newer patch release, under a write loop; and one whose master dies repeatedly.
+//! The upgrade to a newer patch release, under a write loop; and upgrades that are interrupted at the
+//! end of each step.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -9,13 +10,19 @@ use halite_api::{
     RunOutcome, UpgradeCheck, UpgradeFinding, UpgradeSeverity, UpgradeState, UpgradeStatus,
 };
 use halite_lab::cluster::Cluster;
+use halite_lab::layout::HA;
 use halite_lab::wait;
+use halite_states::shipped::UPGRADE;
 use halite_upstream::versions::NEWEST;
 use serde_json::json;
 
 use super::leaving::MASTER;
-use super::losses::{GAP, Measured, NAME, NAMESPACE, VIP, administrator, at_the_vip, config_maps};
+use super::losses::{
+    GAP, Measured, NAME, NAMESPACE, VIP, administrator, at_the_vip, config_maps,
+    wait_for_one_holder,
+};
 use super::release::Release;
+use super::upgrade_stops::{has_ended, in_use};
 use super::{BACK, is_complete};
 use crate::availability::record::numbers;
 use crate::availability::target::{Address, Target, WriteKind};
@@ -23,14 +30,32 @@ use crate::availability::writes::Loop;
 use crate::checks::refused;
 use crate::ctl_answer;
 use crate::firewall;
-use crate::interrupted::Running;
-use crate::kills::moments;
-use crate::test::Counts;
+use crate::interrupted::steps;
+use crate::struck::{StepBoundaries, StepVictim};
+use crate::test::{Counts, Test};
 
 /// The version of the bundle.
 const VERSION: &str = concat!(env!("CARGO_PKG_VERSION"), "-patch");
-/// The version of the bundle of the release after that.
-const LATER: &str = concat!(env!("CARGO_PKG_VERSION"), "-patch-later");
+
+/// Upgrades that are interrupted. Each is to a newer release than the previous one, and than those of
+/// the hosts that die in an upgrade.
+pub(super) const INTERRUPTED: &[Test<Cluster>] = &[
+    Test {
+        name: "ha: an upgrade whose master dies at the end of each step ends the same",
+        run: |cluster| interrupted(cluster, StepVictim::Master, 20),
+    },
+    Test {
+        name: "ha: an upgrade whose minions die at the end of each step ends the same",
+        run: |cluster| interrupted(cluster, StepVictim::Minion, 30),
+    },
+    Test {
+        name: "ha: an upgrade whose hosts lose their power at the end of each step ends the same",
+        run: |cluster| interrupted(cluster, StepVictim::Host, 40),
+    },
+];
+
+/// The largest number of upgrades of one test.
+const UPGRADES: u32 = 2;
 
 /// Upgrades a cluster to a bundle of its site, while the worker writes through the virtual address.
 /// Returns the time of the command.
@@ -206,32 +231,51 @@ fn with_a_pause(cluster: &Cluster, release: &Release<'_>) -> Result<String> {
     Ok(said)
 }
 
-/// The master dies each time when a step of an upgrade has ended, and in the end the cluster has
-/// the release after the next one.
-pub(super) fn interrupted(cluster: &Cluster) -> Result<Counts> {
-    let first = &cluster.bootstrap;
-    let release = Release::add(cluster, LATER, 2)?;
-    let words = release.upgrade();
-    let mut running = Running::start(first, &words)?;
-    let mut steps = 0;
-    while let Some(line) = running.next_end(steps)? {
-        println!("  {}", line.trim());
-        steps += 1;
-        moments::die(first, "halite-master")?;
-        crate::kills::master_answers(first)?;
+/// The victim dies each time when a step of an upgrade has ended, and in the end the cluster has the
+/// release, which is this many patch releases after the first one. If too many moments were missed,
+/// they are among those of an upgrade to the release after that.
+fn interrupted(cluster: &Cluster, victim: StepVictim, patches: u32) -> Result<Counts> {
+    let mut boundaries = StepBoundaries::new(cluster, steps_of_upgrade()?, &[victim]);
+    for patches in patches..patches + UPGRADES {
+        let old = in_use(&cluster.bootstrap)?;
+        let version = format!("{}-patch-struck-{patches}", env!("CARGO_PKG_VERSION"));
+        let release = Release::add(cluster, &version, patches)?;
+        boundaries.run(&release.upgrade())?;
+        has_ended(cluster, &release, &[], &old)?;
+        wait_for_one_holder(cluster)?;
+        takes_pods(cluster)?;
+        if boundaries.are_enough() {
+            break;
+        }
     }
-    let (status, said) = running.ended(|| Ok(()))?;
-    if !status.success() {
-        println!("  {said}");
-        first.run(&words).context("run again")?;
+    boundaries.counts()
+}
+
+/// The steps of an upgrade on the hosts of the site.
+fn steps_of_upgrade() -> Result<Vec<String>> {
+    let pillar = json!({"bundle": "0.0.0-next", "drain": {}, "backup": true});
+    steps(UPGRADE, &pillar, &HA)
+}
+
+/// Fails if a drain has left a node that takes no pods.
+fn takes_pods(cluster: &Cluster) -> Result<()> {
+    let path = "jsonpath={.items[*].spec.unschedulable}";
+    let cordoned = cluster.kubectl(&["get", "nodes", "-o", path])?;
+    ensure!(cordoned.trim().is_empty(), "a node is still cordoned");
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_upgrade_has_steps_of_each_host() {
+        let steps = steps_of_upgrade().unwrap();
+        assert_eq!(steps.len(), 40, "{steps:?}");
+        assert_eq!(steps.last().map(String::as_str), Some("image-servers"));
+        for step in ["backup", "cp-1-turn", "cp-3-uncordoned", "worker-1-drained"] {
+            assert!(steps.iter().any(|own| own == step), "{step}: {steps:?}");
+        }
     }
-    ensure!(
-        steps > cluster.hosts().len(),
-        "only {steps} steps were shown: {said}"
-    );
-    release.is_on_all(&[])?;
-    Ok(Counts {
-        passed: steps,
-        failed: 0,
-    })
 }

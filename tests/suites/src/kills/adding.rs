@@ -3,16 +3,18 @@
 //! host.
 
 use std::fs;
-use std::process::ExitStatus;
 
 use anyhow::{Context as _, Result};
 use halite_lab::cluster;
 use halite_lab::cluster::{BOOTSTRAP, CTL, Cluster, WORKER};
 
 use super::super::repair;
-use super::moments::{Kill, Moment, Progress, Victim};
-use super::{ended, jobs, moments, registered, spawn};
+use super::commands::{RepeatedCommand, Repetition};
+use super::moments::{Kill, MakingHost, Moment, Progress, Victim, series};
+use super::series::{case, interrupt, numbered};
+use super::{jobs, moments, registered};
 use crate::health;
+use crate::test::Case;
 
 /// The moments of `enrol.sh` and of `halite.orchestrate.add_node`. Every state module that the new
 /// host uses has one. A victim is left out if its death cannot be distinguished from the one at the
@@ -61,27 +63,53 @@ pub const KILLS: [(Moment, &[Victim]); 16] = {
     ]
 };
 
-/// Adds a bare host, kills the victim at the moment, runs the same command again, and checks the
-/// cluster. Returns the status of the first command.
-pub fn one(cluster: &Cluster, kill: Kill) -> Result<ExitStatus> {
+/// The kill of the default run.
+pub(super) const USUAL: Kill = Kill {
+    moment: Moment::File("usr/bin/containerd"),
+    victim: Victim::Minion,
+};
+
+/// A test of the usual kill, and of each series of the others.
+pub(super) fn tests() -> Vec<Case<Cluster>> {
+    let usual = format!("kills: boundary of ctl node add, {USUAL}");
+    let mut all = vec![case(usual, vec![USUAL], run)];
+    let others = series(&KILLS, &[USUAL]);
+    all.extend(numbered("kills: boundaries of ctl node add", others, run));
+    all
+}
+
+/// Adds a bare host, interrupts the commands at these kills, runs them again, and checks the
+/// cluster. Returns the kills whose moment was missed.
+fn run(cluster: &Cluster, kills: &[Kill]) -> Result<Vec<Kill>> {
+    let (first, worker) = (&cluster.bootstrap, &cluster.worker);
     let pods = bare_worker(cluster)?;
-    let newest = jobs::newest(&cluster.bootstrap)?;
-    let status = interrupted(cluster, kill)?;
-    registered::master_answers(&cluster.bootstrap)?;
-    if kill.moment == Moment::Declared {
-        cluster.add_worker()?;
-    } else {
-        let line: Vec<String> = cluster.add_command();
-        cluster
-            .bootstrap
-            .run(&line)
-            .with_context(|| format!("after the first had ended with {status}"))?;
+    let newest = jobs::newest(first)?;
+    let making = |commands| {
+        let ready = registered::master_answers;
+        MakingHost::new(&cluster.lab, (first, worker), commands, ready)
+    };
+    // The first moment is one of a command that only declares the host.
+    let declared = kills.partition_point(|kill| kill.moment == Moment::Declared);
+    let (declaring, adding) = kills.split_at(declared);
+    if !declaring.is_empty() {
+        let line = cluster.declare_command();
+        let command = RepeatedCommand::start(first, line, Repetition::Always)?;
+        let mut declare = making(vec![command]);
+        interrupt(&mut declare, declaring)?;
+        declare.succeed()?;
     }
-    registered::once(&cluster.bootstrap, &[BOOTSTRAP, WORKER])?;
+    let enrol = ["sh", "-c", &cluster.declare_worker()?].map(str::to_owned);
+    let mut add = making(vec![
+        RepeatedCommand::start(worker, enrol.to_vec(), Repetition::AfterFailure)?,
+        RepeatedCommand::start(first, cluster.add_command(), Repetition::Always)?,
+    ]);
+    let missed = interrupt(&mut add, adding)?;
+    add.succeed()?;
+    registered::once(first, &[BOOTSTRAP, WORKER])?;
     repair::settled(cluster, pods)?;
     repair::quiet(cluster)?;
     jobs::sound(&cluster.hosts(), &newest)?;
-    Ok(status)
+    Ok(missed)
 }
 
 /// Removes the worker from the cluster and boots it as a bare host. Returns the number of pods to
@@ -129,28 +157,4 @@ fn bare_worker(cluster: &Cluster) -> Result<usize> {
 fn cluster_name(cluster: &Cluster) -> Result<String> {
     let status = health::status(cluster)?;
     Ok(status.cluster)
-}
-
-/// Starts to add the worker, kills the victim at the moment, and runs the printed command to its
-/// end.
-fn interrupted(cluster: &Cluster, kill: Kill) -> Result<ExitStatus> {
-    let (bootstrap, worker) = (&cluster.bootstrap, &cluster.worker);
-    if kill.moment == Moment::Declared {
-        let mut declare = spawn(bootstrap, &cluster.declare_command())?;
-        moments::wait_for(kill.moment, bootstrap, worker, &mut declare)?;
-        moments::strike(kill.victim, &cluster.lab, bootstrap, worker)?;
-        return ended(&mut declare);
-    }
-    let line = cluster.declare_worker()?;
-    let mut enrol = spawn(worker, &["sh".to_owned(), "-c".to_owned(), line.clone()])?;
-    let mut add = spawn(bootstrap, &cluster.add_command())?;
-    moments::wait_for(kill.moment, bootstrap, worker, &mut add)?;
-    moments::strike(kill.victim, &cluster.lab, bootstrap, worker)?;
-    if !ended(&mut enrol)?.success() {
-        registered::master_answers(&cluster.bootstrap)?;
-        cluster
-            .enrol_worker(&line)
-            .context("when it was run again")?;
-    }
-    ended(&mut add)
 }

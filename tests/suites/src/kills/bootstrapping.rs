@@ -2,16 +2,18 @@
 
 use std::fs;
 use std::path::Path;
-use std::process::ExitStatus;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result};
 use halite_lab::cluster::{BOOTSTRAP, CLUSTER, Cluster};
 use halite_lab::{Lab, cluster};
 
-use super::moments::{Kill, Moment, Progress, Victim};
-use super::{ended, jobs, moments, registered, spawn};
+use super::commands::Repetition;
+use super::moments::{Kill, MakingHost, Moment, Progress, Victim, series};
+use super::series::{interrupt, numbered};
+use super::{jobs, registered};
 use crate::checks::nothing_to_do;
+use crate::test::Case;
 
 /// Name of the lab. It is kept after a failure.
 const LAB: &str = "cut";
@@ -45,20 +47,26 @@ pub const KILLS: [(Moment, &[Victim]); 14] = {
         // Signed with a CA that is created at its first use.
         (File("etc/kubernetes/pki/etcd/server.crt"), &[Power]),
         (File("etc/kubernetes/manifests/etcd.yaml"), &[Master, Power]),
+        (File("etc/kubernetes/admin.conf"), &[Master]),
         (
             File("etc/kubernetes/manifests/kube-apiserver.yaml"),
             &[Power, Minion],
         ),
-        (File("etc/kubernetes/admin.conf"), &[Master]),
         // By then the master itself is working, on objects.
         (Job(4, Stored), &[Master, Power]),
         (Job(5, Started), &[Minion, Power]),
     ]
 };
 
-/// Bootstraps a bare host, kills the victim at the moment, runs the same command again, and checks
-/// that the result is a cluster of one host. Returns the status of the first command.
-pub fn one(cluster: &Cluster, kill: Kill) -> Result<ExitStatus> {
+/// A test of each series.
+pub(super) fn tests() -> Vec<Case<Cluster>> {
+    let name = "kills: boundaries of ctl bootstrap";
+    numbered(name, series(&KILLS, &[]), run)
+}
+
+/// Bootstraps a bare host, interrupts the command at these kills, runs it again, and checks that
+/// the result is a cluster of one host. Returns the kills whose moment was missed.
+fn run(cluster: &Cluster, kills: &[Kill]) -> Result<Vec<Kill>> {
     let iso_directory = cluster
         .bootstrap
         .spec
@@ -67,27 +75,23 @@ pub fn one(cluster: &Cluster, kill: Kill) -> Result<ExitStatus> {
         .context("there is no bundle on the bootstrap host")?;
     let lab = Lab::new(LAB, &halite_lab::cache().join("base-root"))?;
     lab.down()?;
-    let status = in_lab(&lab, &iso_directory.0, kill)
+    let missed = in_lab(&lab, &iso_directory.0, kills)
         .with_context(|| format!("the host is kept: cargo lab status --lab {LAB}"))?;
     lab.down()?;
-    Ok(status)
+    Ok(missed)
 }
 
-fn in_lab(lab: &Lab, iso_directory: &Path, kill: Kill) -> Result<ExitStatus> {
+fn in_lab(lab: &Lab, iso_directory: &Path, kills: &[Kill]) -> Result<Vec<Kill>> {
     let host = cluster::boot_bootstrap(lab, iso_directory)?;
     fs::write(host.file("root/cluster.yaml"), CLUSTER)?;
-    let line = cluster::install();
-    let mut first = spawn(&host, &line)?;
-    moments::wait_for(kill.moment, &host, &host, &mut first)?;
-    moments::strike(kill.victim, lab, &host, &host)?;
-    let status = ended(&mut first)?;
-    host.run(&line)
-        .with_context(|| format!("after the first had ended with {status}"))?;
+    let mut command = MakingHost::first(lab, &host, cluster::install(), Repetition::Always)?;
+    let missed = interrupt(&mut command, kills)?;
+    command.succeed()?;
     registered::once(&host, &[BOOTSTRAP])?;
     cluster::wait_for_pods(&host, PODS)?;
     // A certificate that the kubelet renews in its first minute would make one more highstate
     // change something.
     nothing_to_do(&host)?;
     jobs::sound(&[&host], "")?;
-    Ok(status)
+    Ok(missed)
 }

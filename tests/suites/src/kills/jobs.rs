@@ -8,8 +8,8 @@ use halite_lab::host::Host;
 
 use crate::ctl_answer;
 
-/// Limit of listed jobs, higher than the number that one kill ever makes.
-const LIMIT: &str = "100";
+/// Limit of listed jobs, higher than the number that one series of kills ever makes.
+const LIMIT: &str = "500";
 /// The function of `ctl ping`.
 const PING: &str = "test.ping";
 

@@ -1,15 +1,17 @@
 //! Kills while finished hosts are repaired: the moments are the repairs of prepared damages.
 
-use std::process::{Child, ExitStatus};
+use std::fmt;
 
-use anyhow::{Context as _, Result, ensure};
+use anyhow::{Context as _, Result};
 use halite_lab::cluster;
 use halite_lab::cluster::{BOOTSTRAP, CTL, Cluster, WORKER};
-use halite_lab::command::run;
 
 use super::super::repair;
-use super::scene::Scene;
-use super::{ended, jobs, moments, scene, spawn};
+use super::commands::{RepeatedCommand, Repetition};
+use super::scene::{MOMENTS, Scene};
+use super::series::{Interruptible, case, interrupt};
+use super::{jobs, moments};
+use crate::test::Case;
 
 /// The command that runs when the victim dies.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -18,6 +20,15 @@ pub enum RepairCommand {
     Highstate,
     /// `ctl bootstrap`, on a finished host.
     Install,
+}
+
+impl fmt::Display for RepairCommand {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(match self {
+            Self::Highstate => "ctl highstate",
+            Self::Install => "ctl bootstrap on a finished host",
+        })
+    }
 }
 
 impl RepairCommand {
@@ -65,11 +76,28 @@ impl Kill {
     }
 }
 
-/// All kills, ordered so that neighbours differ in their victims.
-pub fn numbered() -> Vec<Kill> {
+impl fmt::Display for Kill {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            formatter,
+            "{}, {:?}, damage {}",
+            self.command, self.victim, self.moment
+        )
+    }
+}
+
+/// The kill of the default run.
+const USUAL: Kill = Kill {
+    command: RepairCommand::Highstate,
+    victim: Victim::Power(WORKER),
+    moment: 0,
+};
+
+/// The victims of each command, ordered so that neighbours differ.
+const VICTIMS: [(RepairCommand, Victim); 10] = {
     use RepairCommand::{Highstate, Install};
     use Victim::{Ctl, Master, Minion, Power};
-    let pairs = [
+    [
         (Highstate, Minion(BOOTSTRAP)),
         (Install, Master),
         (Highstate, Power(WORKER)),
@@ -80,64 +108,99 @@ pub fn numbered() -> Vec<Kill> {
         (Highstate, Master),
         (Install, Minion(BOOTSTRAP)),
         (Install, Power(BOOTSTRAP)),
-    ];
-    let at = |moment| {
-        pairs.into_iter().map(move |(command, victim)| Kill {
-            command,
-            victim,
-            moment,
-        })
-    };
-    (0..scene::MOMENTS).flat_map(at).collect()
+    ]
+};
+
+/// The kills of one victim of a command, in the order of the damages, without the usual kill.
+fn series(command: RepairCommand, victim: Victim) -> Vec<Kill> {
+    let kills = (0..MOMENTS).map(|moment| Kill {
+        command,
+        victim,
+        moment,
+    });
+    kills.filter(|kill| *kill != USUAL).collect()
 }
 
-/// Damages the hosts, starts the command, kills the victim at the moment, and runs the command
-/// again. Returns the status of the first command: one that only lost its master continues and
-/// succeeds.
-pub fn one(cluster: &Cluster, kill: Kill) -> Result<ExitStatus> {
-    let scene = Scene::prepare(cluster, kill.command == RepairCommand::Highstate)?;
-    let newest = jobs::newest(&cluster.bootstrap)?;
-    let mut command = spawn(&cluster.bootstrap, &kill.command.line())?;
-    scene.wait_for(kill.watched(), kill.moment)?;
-    strike(cluster, kill.victim, &command)?;
-    let status = ended(&mut command)?;
-    repair::answering(cluster)?;
+/// A test of the usual kill, and of each series of the others.
+pub(super) fn tests() -> Vec<Case<Cluster>> {
+    let usual = case(format!("kills: boundary of {USUAL}"), vec![USUAL], run);
+    let others = VICTIMS.into_iter().map(|(command, victim)| {
+        let name = format!("kills: boundaries of {command}, {victim:?}");
+        case(name, series(command, victim), run)
+    });
+    [usual].into_iter().chain(others).collect()
+}
 
-    let line = kill.command.line();
-    let output = cluster.bootstrap.output(&line)?;
-    ensure!(
-        output.status.success(),
-        "{} ended with {} when it was run again: {}{}",
-        line.join(" "),
-        output.status,
-        String::from_utf8_lossy(&output.stdout),
-        String::from_utf8_lossy(&output.stderr)
-    );
+/// A command that repairs damaged hosts.
+struct RepairingHosts<'c> {
+    cluster: &'c Cluster,
+    scene: Scene<'c>,
+    command: RepeatedCommand<'c>,
+}
+
+/// Damages the hosts, interrupts the command at these kills, runs it again, and checks that
+/// everything is repaired. Returns the kills whose moment was missed.
+fn run(cluster: &Cluster, kills: &[Kill]) -> Result<Vec<Kill>> {
+    let command = kills.first().context("no kill")?.command;
+    let scene = Scene::prepare(cluster, command == RepairCommand::Highstate)?;
+    let newest = jobs::newest(&cluster.bootstrap)?;
+    let line = command.line();
+    let mut repairing = RepairingHosts {
+        cluster,
+        scene,
+        command: RepeatedCommand::start(&cluster.bootstrap, line, Repetition::Always)?,
+    };
+    let missed = interrupt(&mut repairing, kills)?;
+    let RepairingHosts { scene, command, .. } = repairing;
+    // A command that only lost its master continues, and may have succeeded.
+    command.succeed(|| repair::answering(cluster))?;
     scene.is_repaired()?;
     jobs::sound(&cluster.hosts(), &newest)?;
-    Ok(status)
+    Ok(missed)
 }
 
-fn strike(cluster: &Cluster, victim: Victim, command: &Child) -> Result<()> {
-    match victim {
-        Victim::Ctl => die_inside(command),
-        Victim::Master => moments::die(&cluster.bootstrap, "halite-master"),
-        Victim::Minion(host) => moments::die(repair::damage::host(cluster, host), "halite-minion"),
-        Victim::Power(host) => {
-            let host = repair::damage::host(cluster, host);
-            host.power_cut()?;
-            host.boot(&cluster.lab.router)
+impl Interruptible for RepairingHosts<'_> {
+    type Boundary = Kill;
+
+    fn is_reached(&self, kill: Kill) -> bool {
+        self.scene.is_as_before((kill.watched(), kill.moment))
+    }
+
+    fn strike(&mut self, kill: Kill) -> Result<()> {
+        let cluster = self.cluster;
+        self.command.interrupted();
+        match kill.victim {
+            Victim::Ctl => self.command.die(),
+            Victim::Master => moments::die(&cluster.bootstrap, "halite-master"),
+            Victim::Minion(host) => {
+                moments::die(repair::damage::host(cluster, host), "halite-minion")
+            }
+            Victim::Power(host) => {
+                let host = repair::damage::host(cluster, host);
+                host.power_cut()?;
+                host.boot(&cluster.lab.router)
+            }
         }
+    }
+
+    fn repeat(&mut self) -> Result<bool> {
+        let cluster = self.cluster;
+        self.command.repeat(|_| repair::answering(cluster))
     }
 }
 
-/// Kills the command itself, a child of the process that entered the host.
-fn die_inside(command: &Child) -> Result<()> {
-    let id = command.id();
-    let children = std::fs::read_to_string(format!("/proc/{id}/task/{id}/children"))?;
-    let inside = children
-        .split_whitespace()
-        .next()
-        .context("the command has already ended")?;
-    run("kill", &["-9", inside]).map(drop)
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_kill_is_in_one_series() {
+        let others = VICTIMS.map(|(command, victim)| series(command, victim));
+        let mut all = others.concat();
+        all.push(USUAL);
+        assert_eq!(all.len(), VICTIMS.len() * MOMENTS);
+        for (number, kill) in all.iter().enumerate() {
+            assert!(!all[..number].contains(kill), "{kill} occurs twice");
+        }
+    }
 }

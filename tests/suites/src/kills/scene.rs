@@ -22,9 +22,6 @@ const FILES: [&str; MOMENTS] = [
 /// Number of moments.
 pub const MOMENTS: usize = 3;
 
-/// Limit for the repair to reach the moment.
-const MOMENT: Duration = Duration::from_secs(360);
-
 /// Further damages: one that takes time to repair, and one that makes other units restart.
 const FURTHER: [&str; 2] = [
     "dpkg --remove --force-depends socat >/dev/null",
@@ -93,21 +90,11 @@ impl<'a> Scene<'a> {
             .collect()
     }
 
-    fn is_as_before(&self, place: (&'static str, usize)) -> bool {
+    /// Returns whether one of the files has its previous content.
+    pub fn is_as_before(&self, place: (&'static str, usize)) -> bool {
         let file = FILES.get(place.1).copied().unwrap_or_default();
         let now = fs::read(host(self.cluster, place.0).root().join(file)).ok();
         now.as_ref() == self.files.get(&place)
-    }
-
-    /// Waits for the repair of one of the files.
-    pub fn wait_for(&self, host: &'static str, moment: usize) -> Result<()> {
-        wait::promptly("the moment", MOMENT, || {
-            if self.is_as_before((host, moment)) {
-                Ok(())
-            } else {
-                Err(anyhow!("file {moment} of {host} is damaged"))
-            }
-        })
     }
 
     /// Checks that everything is restored, and stays that way.

@@ -14,9 +14,11 @@ use crate::test::Counts;
 /// The file of an operator, which `ctl` updates, and a directory with the same, which it does not.
 const FILE: &str = "/root/rotation/carol.pem";
 const OLD: &str = "/root/rotation/carol";
+/// The identity of root on a control plane.
+pub(super) const ROOT: &str = "/etc/halite/operator";
 /// The CAs that a minion trusts.
-const MINION_CA: &str = "/var/lib/halite/minion/ca.crt";
-const SITE_CA: &str = "/etc/halite/pki/site-ca.crt";
+pub(super) const MINION_CA: &str = "/var/lib/halite/minion/ca.crt";
+pub(super) const SITE_CA: &str = "/etc/halite/pki/site-ca.crt";
 /// Limit for a stage to reach both hosts.
 const STAGE: Duration = Duration::from_secs(180);
 
@@ -25,10 +27,15 @@ fn count(host: &Host, file: &str) -> Result<usize> {
     Ok(host.run(&["cat", file])?.matches("BEGIN").count())
 }
 
+/// Runs a command of an operator, with the identity in this file or directory.
+pub(super) fn with_identity(host: &Host, identity: &str) -> Result<()> {
+    host.run(&[CTL, "--identity", identity, "job", "list"])?;
+    Ok(())
+}
+
 /// Runs a command with the certificate from before.
 fn with_old_certificate(host: &Host) -> Result<()> {
-    host.run(&[CTL, "--identity", OLD, "job", "list"])?;
-    Ok(())
+    with_identity(host, OLD)
 }
 
 /// The CAs of a name, as `ctl certs list` shows them.
@@ -96,7 +103,7 @@ pub(super) fn identities(cluster: &Cluster) -> Result<Counts> {
         "the run has not waited"
     );
     // Any command of the operator.
-    host.run(&[CTL, "--identity", FILE, "job", "list"])?;
+    with_identity(host, FILE)?;
     wait::until("the rotation to end", STAGE, || {
         let state = host.sh(active)?;
         ensure!(state.trim() != "running", "it is running");
@@ -108,7 +115,24 @@ pub(super) fn identities(cluster: &Cluster) -> Result<Counts> {
         result.trim() == "success",
         "the rotation has failed: {result}"
     );
-    ensure!(listed(host, "halite")? == 1, "two CAs are left");
+    identities_are_new(cluster, &before)?;
+    ensure!(
+        with_old_certificate(host).is_err(),
+        "the old certificate is accepted"
+    );
+    for identity in [FILE, ROOT] {
+        with_identity(host, identity)?;
+    }
+    host.run(&[CTL, "operator", "revoke", "carol", "--yes"])?;
+    host.run(&[CTL, "cmd", "*", "--", "true"])?;
+    Ok(Counts::ONE)
+}
+
+/// Checks that each minion trusts only the new CA, which has signed its certificate. `before` is the CA
+/// that was replaced.
+pub(super) fn identities_are_new(cluster: &Cluster, before: &str) -> Result<()> {
+    let number = listed(&cluster.bootstrap, "halite")?;
+    ensure!(number == 1, "{number} CAs of identities");
     for each in cluster.hosts() {
         let now = each.run(&["cat", MINION_CA])?;
         ensure!(
@@ -120,21 +144,19 @@ pub(super) fn identities(cluster: &Cluster) -> Result<Counts> {
             format!("openssl verify -CAfile {MINION_CA} /var/lib/halite/minion/identity.crt");
         each.sh(&verified)?;
     }
-    ensure!(
-        with_old_certificate(host).is_err(),
-        "the old certificate is accepted"
-    );
-    for identity in [FILE, "/etc/halite/operator"] {
-        host.run(&[CTL, "--identity", identity, "job", "list"])?;
-    }
-    host.run(&[CTL, "operator", "revoke", "carol", "--yes"])?;
-    host.run(&[CTL, "cmd", "*", "--", "true"])?;
-    Ok(Counts::ONE)
+    Ok(())
 }
 
 pub(super) fn servers(cluster: &Cluster) -> Result<Counts> {
     let before = cluster.worker.run(&["cat", SITE_CA])?;
     rotate(&cluster.bootstrap, "site", &[])?;
+    servers_are_new(cluster, &before)?;
+    Ok(Counts::ONE)
+}
+
+/// Checks that each host trusts only the new CA of servers, and fetches from the bundle server by it.
+/// `before` is the CA that was replaced.
+pub(super) fn servers_are_new(cluster: &Cluster, before: &str) -> Result<()> {
     let address = cluster.bootstrap.control_plane_address();
     for host in cluster.hosts() {
         let now = host.run(&["cat", SITE_CA])?;
@@ -147,5 +169,5 @@ pub(super) fn servers(cluster: &Cluster) -> Result<Counts> {
             "curl --silent --show-error --fail --noproxy '*' --cacert {SITE_CA} --output /dev/null https://{address}:4551/join"
         ))?;
     }
-    Ok(Counts::ONE)
+    Ok(())
 }

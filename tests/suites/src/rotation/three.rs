@@ -32,21 +32,21 @@ pub(super) const TESTS: &[Test<Cluster>] = &[
 ];
 
 /// Certificates of the CA of Kubernetes on each host, and those of a control plane.
-const OF_HOSTS: &[&str] = &["/var/lib/kubelet/pki/kubelet-client-current.pem"];
-const OF_CONTROL_PLANES: &[&str] = &[
+pub(super) const OF_HOSTS: &[&str] = &["/var/lib/kubelet/pki/kubelet-client-current.pem"];
+pub(super) const OF_CONTROL_PLANES: &[&str] = &[
     "/etc/kubernetes/pki/apiserver.crt",
     "/etc/kubernetes/pki/apiserver-kubelet-client.crt",
 ];
 /// The CA of etcd, and its certificates on a control plane.
-const ETCD_CA: &str = "/etc/kubernetes/pki/etcd/ca.crt";
-const OF_ETCD: &[&str] = &[
+pub(super) const ETCD_CA: &str = "/etc/kubernetes/pki/etcd/ca.crt";
+pub(super) const OF_ETCD: &[&str] = &[
     "/etc/kubernetes/pki/etcd/server.crt",
     "/etc/kubernetes/pki/etcd/peer.crt",
     "/etc/kubernetes/pki/apiserver-etcd-client.crt",
 ];
 
 /// Checks that a CA has signed certificates of a host.
-fn verify(host: &Host, ca: &str, files: &[&str]) -> Result<()> {
+pub(super) fn verify(host: &Host, ca: &str, files: &[&str]) -> Result<()> {
     host.run(&[&["openssl", "verify", "-CAfile", ca], files].concat())?;
     Ok(())
 }

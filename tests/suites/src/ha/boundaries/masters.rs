@@ -1,5 +1,6 @@
 //! The boundaries of the commands that move the master: `ctl master promote` on a standby whose
-//! master is off, and `ctl master retire` on the master's host. After each the master moves back.
+//! master is off, and `ctl master retire` on the master's host. One run of each is interrupted at
+//! one boundary after the other. Then the master moves back.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -18,9 +19,9 @@ use serde_json::json;
 use super::super::retiring::retire;
 use super::super::standbys::{STANDBYS, answers, stands_by, wait_for_followers};
 use super::super::{BACK, is_complete};
-use super::{AGAIN, is_as_before, picture};
+use super::{is_as_before, picture};
 use crate::ctl_answer::in_any_case;
-use crate::interrupted::{Running, kill_ctl, steps};
+use crate::interrupted::{Repeated, in_series, kill_ctl, one_run, steps};
 use crate::kills::{master_answers, moments};
 use crate::test::Counts;
 
@@ -49,6 +50,16 @@ pub(super) enum Moment {
     After(String),
 }
 
+impl Moment {
+    /// The step whose recorded end it is.
+    fn step(&self) -> Option<&str> {
+        match self {
+            Self::Noted | Self::Offered | Self::Decided => None,
+            Self::After(step) => Some(step),
+        }
+    }
+}
+
 impl fmt::Display for Moment {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
@@ -62,8 +73,8 @@ impl fmt::Display for Moment {
 
 /// The victim.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Victim {
-    /// `halite-master`, on the host that acts at the moment, and `ctl`.
+enum Victim {
+    /// `halite-master`, on the host that acts at the moment.
     Master,
     /// The host that acts at the moment, and `ctl`.
     Power,
@@ -72,40 +83,41 @@ pub(super) enum Victim {
 /// One boundary.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Boundary {
-    pub(super) command: Move,
     moment: Moment,
     victim: Victim,
 }
 
-/// All boundaries: each moment of each command, with the victims in turn.
-pub(super) fn numbered() -> Result<Vec<Boundary>> {
-    let steps = steps(PROMOTED, &json!({}), &HA).context("ctl master promote")?;
-    let mut all = Vec::new();
-    for (command, first) in [
-        (Move::Promote, vec![Moment::Noted]),
-        (Move::Retire, vec![Moment::Offered, Moment::Decided]),
-    ] {
-        let after = steps.iter().cloned().map(Moment::After);
-        let moments = first.into_iter().chain(after).enumerate();
-        all.extend(moments.map(|(place, moment)| Boundary {
-            command,
-            moment,
-            victim: [Victim::Power, Victim::Master][place % 2],
-        }));
+impl fmt::Display for Boundary {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}, {:?}", self.moment, self.victim)
     }
-    Ok(all)
 }
 
-impl Boundary {
-    pub(super) fn name(&self) -> String {
-        let (command, moment) = (self.command.line(), &self.moment);
-        format!("{command} after {moment}, {:?}", self.victim)
-    }
+/// Each moment of each command, in order, with the victims in turn.
+///
+/// # Errors
+/// The orchestration does not compile.
+pub(super) fn all() -> Result<Vec<(Move, Vec<Boundary>)>> {
+    let steps = steps(PROMOTED, &json!({}), &HA).context("ctl master promote")?;
+    let boundaries = |first: &[Moment]| -> Vec<Boundary> {
+        let after = steps.iter().cloned().map(Moment::After);
+        let moments = first.iter().cloned().chain(after);
+        let victims = [Victim::Power, Victim::Master].into_iter().cycle();
+        moments
+            .zip(victims)
+            .map(|(moment, victim)| Boundary { moment, victim })
+            .collect()
+    };
+    let retire = boundaries(&[Moment::Offered, Moment::Decided]);
+    Ok(vec![
+        (Move::Promote, boundaries(&[Moment::Noted])),
+        (Move::Retire, retire),
+    ])
 }
 
 impl Move {
     /// The command.
-    fn line(self) -> &'static str {
+    pub(super) fn line(self) -> &'static str {
         match self {
             Self::Promote => "ctl master promote",
             Self::Retire => "ctl master retire cp-1 --to cp-2 --keep --yes",
@@ -142,72 +154,60 @@ impl<'c> Sides<'c> {
     }
 }
 
-/// Interrupts the command at the boundary, runs it again, checks that the master has moved as
-/// without an interruption, and moves it back.
-pub(super) fn one(cluster: &Cluster, boundary: &Boundary) -> Result<Counts> {
+/// Interrupts the command at each boundary. After each run the master has moved as without an
+/// interruption, and moves back.
+///
+/// # Errors
+/// The command fails without an interruption, or fails again afterwards, or the cluster is not in
+/// its previous state.
+pub(super) fn run(cluster: &Cluster, command: Move, boundaries: &[Boundary]) -> Result<Counts> {
     let sides = Sides::new(cluster)?;
     let before = picture(cluster)?;
-    let masters = wait_for_followers(sides.from, &STANDBYS)?;
-    let epoch = masters.epoch.context("no epoch")?;
-    let off = [sides.from.spec.name.clone()];
-    if boundary.command == Move::Promote {
+    in_series(boundaries, |left| {
+        let masters = wait_for_followers(sides.from, &STANDBYS)?;
+        let epoch = masters.epoch.context("no epoch")?;
+        let (missed, said) = interrupted(cluster, command, &sides, left)?;
+        has_moved(cluster, command, &sides, epoch)
+            .with_context(|| format!("the command had printed: {said}"))?;
+        retire(sides.from, &["cp-2", "--to", "cp-1", "--keep"])?;
+        wait_for_followers(sides.from, &STANDBYS)?;
+        is_as_before(cluster, &before)?;
+        Ok(missed)
+    })
+}
+
+/// Runs the command, interrupts it at these boundaries, and repeats it until it succeeds. Returns
+/// the boundaries whose moment was missed, and the output.
+fn interrupted(
+    cluster: &Cluster,
+    command: Move,
+    sides: &Sides<'_>,
+    boundaries: &[Boundary],
+) -> Result<(Vec<Boundary>, String)> {
+    if command == Move::Promote {
+        let off = [sides.from.spec.name.clone()];
         cluster.lab.power_off(&off, false)?;
     }
-    let words: Vec<&str> = boundary.command.line().split(' ').collect();
-    let on = sides.on(boundary.command);
-    let mut running = Running::start(on, &words)?;
-    let hit = reach(&mut running, &boundary.moment, &sides)?;
-    println!("  {}", hit.line(&boundary.moment));
-    strike(cluster, boundary, &sides)?;
-    let (status, said) = running.ended(|| Ok(()))?;
-    let mut tries = 0;
-    let again = wait::until("the command to succeed when it is run again", AGAIN, || {
-        tries += 1;
-        let (status, said) = Running::start(on, &words)?.ended(|| Ok(()))?;
-        ensure!(status.success(), "it ended with {status}: {said}");
-        Ok(said)
-    })
-    .with_context(|| format!("the first had ended with {status}: {said}"))?;
-    println!(
-        "  the command ended with {status}, and succeeded when it was run again; tries: {tries}"
-    );
-    has_moved(cluster, boundary.command, &sides, epoch)
-        .with_context(|| format!("the command had printed: {again}"))?;
-    retire(sides.from, &["cp-2", "--to", "cp-1", "--keep"])?;
-    wait_for_followers(sides.from, &STANDBYS)?;
-    is_as_before(cluster, &before)?;
-    Ok(Counts::ONE)
-}
-
-/// The part of a command that was found at the interruption.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Hit {
-    /// The moment itself.
-    Named,
-    /// The phase after it: a record exists for only an instant.
-    Later,
-}
-
-impl Hit {
-    fn line(self, moment: &Moment) -> String {
-        match self {
-            Self::Named => format!("interrupted after {moment}"),
-            Self::Later => format!(
-                "NOT interrupted after {moment}, which was over before it was noticed: the phase after it was interrupted"
-            ),
+    let words: Vec<&str> = command.line().split(' ').collect();
+    let on = sides.on(command);
+    let mut repeated = Repeated::start(on, &words)?;
+    let missed = one_run(boundaries, |place, Boundary { moment, victim }| {
+        let later = &boundaries[place + 1..];
+        let steps: Vec<&str> = later.iter().filter_map(|one| one.moment.step()).collect();
+        let is_at = match moment.step() {
+            Some(step) => repeated.reach(step, &steps, place == 0)?,
+            // Also without `ctl`, which may have died: the daemons continue by themselves.
+            None => wait::promptly(&moment.to_string(), RECORD, || {
+                Notes::read(sides).at(moment).context("it has not come")
+            })?,
+        };
+        if is_at {
+            let is_last = later.is_empty();
+            strike(cluster, *victim, sides.acts(moment), on, is_last)?;
         }
-    }
-}
-
-/// Waits for the moment, or for the phase after it.
-fn reach(running: &mut Running, moment: &Moment, sides: &Sides<'_>) -> Result<Hit> {
-    let Moment::After(step) = moment else {
-        return wait::promptly(&format!("{moment:?}"), RECORD, || {
-            Notes::read(sides).hit(moment).context("it has not come")
-        });
-    };
-    running.wait_for(step, || Ok(()))?;
-    Ok(Hit::Named)
+        Ok(is_at)
+    })?;
+    Ok((missed, repeated.succeeds()?))
 }
 
 /// The files that record the progress of a move of the master.
@@ -244,8 +244,9 @@ impl Notes {
         }
     }
 
-    /// The moment, if a file records it, or the phase after it.
-    fn hit(&self, moment: &Moment) -> Option<Hit> {
+    /// Returns whether the files show the moment, and not the phase after it: a record exists for
+    /// only an instant. `None` before the moment.
+    fn at(&self, moment: &Moment) -> Option<bool> {
         let phase = self.phase.as_deref();
         let (named, later) = match moment {
             Moment::Noted => (self.promotion, !self.to_follows),
@@ -256,29 +257,28 @@ impl Notes {
             Moment::Decided => (phase == Some("decided"), self.from_follows),
             Moment::After(_) => (false, false),
         };
-        match (named, later) {
-            (true, _) => Some(Hit::Named),
-            (false, true) => Some(Hit::Later),
-            (false, false) => None,
-        }
+        (named || later).then_some(named)
     }
 }
 
-/// Kills the victim, and `ctl`, which dies with the power of its own host.
-fn strike(cluster: &Cluster, boundary: &Boundary, sides: &Sides<'_>) -> Result<()> {
-    let victim = sides.acts(&boundary.moment);
-    let on = sides.on(boundary.command);
-    match boundary.victim {
+/// Kills the victim, which is the host that acts, or its master. `ctl`, which runs on `on`, dies
+/// with each power cut, and at the last boundary.
+fn strike(cluster: &Cluster, victim: Victim, acts: &Host, on: &Host, is_last: bool) -> Result<()> {
+    match victim {
         Victim::Master => {
-            kill_ctl(on)?;
-            moments::die(victim, "halite-master")
-        }
-        Victim::Power => {
-            victim.power_cut()?;
-            if on.spec.name != victim.spec.name {
+            if is_last {
                 kill_ctl(on)?;
             }
-            victim.boot(&cluster.lab.router)
+            moments::die(acts, "halite-master")
+        }
+        Victim::Power => {
+            println!("  {} loses its power", acts.spec.name);
+            acts.power_cut()?;
+            if on.spec.name != acts.spec.name {
+                // On another host it would notice the loss late, and miss the next steps.
+                kill_ctl(on)?;
+            }
+            acts.boot(&cluster.lab.router)
         }
     }
 }
@@ -347,44 +347,47 @@ mod tests {
             (&before, [None, None, None]),
             // It still serves: no part of the move has happened.
             (&failed, [None, None, None]),
-            (&offered, [Some(Hit::Named), None, None]),
-            (&decided, [Some(Hit::Later), Some(Hit::Named), None]),
-            (
-                &noted,
-                [Some(Hit::Later), Some(Hit::Named), Some(Hit::Named)],
-            ),
-            (&moved, [Some(Hit::Later); 3]),
+            (&offered, [Some(true), None, None]),
+            (&decided, [Some(false), Some(true), None]),
+            (&noted, [Some(false), Some(true), Some(true)]),
+            (&moved, [Some(false); 3]),
         ] {
             let moments = [Moment::Offered, Moment::Decided, Moment::Noted];
-            let found = moments.map(|moment| notes.hit(&moment));
+            let found = moments.map(|moment| notes.at(&moment));
             assert_eq!(found, at, "{notes:?}");
         }
-        let line = Hit::Later.line(&Moment::Offered);
-        assert!(
-            line.starts_with("NOT interrupted after the offer"),
-            "{line}"
-        );
     }
 
     #[test]
-    fn each_step_of_both_commands_is_a_boundary() {
-        let all = numbered().unwrap();
+    fn each_moment_of_both_commands_is_a_boundary_with_the_victims_in_turn() {
+        let all = all().unwrap();
         let of = |command: Move| -> Vec<String> {
-            let own = all.iter().filter(|one| one.command == command);
-            own.map(|one| match &one.moment {
-                Moment::After(step) => step.clone(),
-                other => format!("{other:?}"),
-            })
-            .collect()
+            let own = all.iter().filter(|(other, _)| *other == command);
+            let own = own.flat_map(|(_, boundaries)| boundaries);
+            own.map(ToString::to_string).collect()
         };
-        let steps = ["enrolled", "host", "clients", "masters", "minions"];
-        assert_eq!(of(Move::Promote), [&["Noted"][..], &steps].concat());
+        assert_eq!(
+            of(Move::Promote),
+            [
+                "its note, Power",
+                "enrolled, Master",
+                "host, Power",
+                "clients, Master",
+                "masters, Power",
+                "minions, Master",
+            ]
+        );
         assert_eq!(
             of(Move::Retire),
-            [&["Offered", "Decided"][..], &steps].concat()
+            [
+                "the offer, Power",
+                "the decision, Master",
+                "enrolled, Power",
+                "host, Master",
+                "clients, Power",
+                "masters, Master",
+                "minions, Power",
+            ]
         );
-        for victim in [Victim::Master, Victim::Power] {
-            assert!(all.iter().any(|one| one.victim == victim));
-        }
     }
 }

@@ -11,8 +11,6 @@ mod masters;
 mod outcomes;
 mod series;
 
-use std::time::Duration;
-
 use anyhow::{Result, ensure};
 use halite_api::KeyList;
 use halite_lab::cluster::Cluster;
@@ -25,28 +23,22 @@ use crate::checks::nothing_to_do;
 use crate::ctl_answer;
 use crate::test::Case;
 
-/// Limit for a repeated command to succeed.
-const AGAIN: Duration = Duration::from_secs(300);
-
-/// A test for each series of boundaries of a command, and for each boundary of a move of the
-/// master.
+/// A test for each series of boundaries of a command.
 ///
 /// # Errors
 /// An orchestration does not compile.
 pub(super) fn every() -> Result<Vec<Case<Cluster>>> {
     let series = series::all()?.into_iter().map(|series| {
-        Case::new(
-            format!("ha: {}", series.name()),
-            move |cluster: &Cluster| series.run(cluster),
-        )
+        let name = format!("ha: {}", series.name());
+        Case::new(name, move |cluster: &Cluster| series.run(cluster))
     });
-    let masters = masters::numbered()?.into_iter().map(|boundary| {
-        let name = format!("ha: boundary of {}", boundary.name());
+    let moves = masters::all()?.into_iter().map(|(command, boundaries)| {
+        let name = format!("ha: boundaries of {}", command.line());
         Case::new(name, move |cluster: &Cluster| {
-            masters::one(cluster, &boundary)
+            masters::run(cluster, command, &boundaries)
         })
     });
-    Ok(series.chain(masters).collect())
+    Ok(series.chain(moves).collect())
 }
 
 /// The state that must be the same before and after: the keys with their states, the nodes with
@@ -87,4 +79,25 @@ fn is_as_before(cluster: &Cluster, before: &Value) -> Result<()> {
     })?;
     same_content(cluster)?;
     nothing_to_do(&cluster.bootstrap)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    #[test]
+    fn each_series_is_a_test_with_a_name_of_its_own() {
+        let all = every().unwrap();
+        let names: BTreeSet<&str> = all.iter().map(|case| case.name.as_str()).collect();
+        assert_eq!(names.len(), all.len());
+        for name in [
+            "ha: boundaries of ctl etcd defrag, 0",
+            "ha: boundaries of ctl master promote",
+            "ha: boundaries of ctl master retire cp-1 --to cp-2 --keep --yes",
+        ] {
+            assert!(names.contains(name), "{names:?}");
+        }
+    }
 }

@@ -1,18 +1,17 @@
 //! The boundaries of one command in series: one run of it is interrupted after each step, in the
 //! order of the steps.
 
-use std::time::Duration;
+use std::fmt;
 
-use anyhow::{Context as _, Result, ensure};
+use anyhow::{Context as _, Result};
 use halite_lab::cluster::Cluster;
 use halite_lab::host::Host;
 use halite_lab::layout::HA;
-use halite_lab::wait;
 
 use super::super::leader;
 use super::commands::{self, COMMANDS, CtlCommand, Victim};
-use super::{AGAIN, is_as_before, picture};
-use crate::interrupted::{Running, kill_ctl, steps};
+use super::{is_as_before, picture};
+use crate::interrupted::{Repeated, in_series, kill_ctl, one_run, steps};
 use crate::kills::moments;
 use crate::test::Counts;
 
@@ -22,6 +21,12 @@ struct Boundary {
     /// The step whose recorded end it is.
     step: String,
     victim: Victim,
+}
+
+impl fmt::Display for Boundary {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}, {:?}", self.step, self.victim)
+    }
 }
 
 /// Boundaries of one command, in the order of the steps.
@@ -85,8 +90,7 @@ impl Series {
         format!("boundaries of ctl {}, {}", self.command.words, self.number)
     }
 
-    /// Interrupts the command at each boundary. A moment that has passed before it is noticed, as
-    /// a resumed run does not wait for `ctl`, is among those of another run.
+    /// Interrupts the command at each boundary.
     ///
     /// # Errors
     /// The command fails without an interruption, or fails again afterwards, or the cluster is not
@@ -94,17 +98,12 @@ impl Series {
     pub(super) fn run(&self, cluster: &Cluster) -> Result<Counts> {
         let command = self.command;
         let before = picture(cluster)?;
-        let mut left = self.boundaries.clone();
-        while !left.is_empty() {
+        in_series(&self.boundaries, |left| {
             (command.prepare)(cluster)?;
-            let (missed, said) = interrupted(cluster, command, &left)?;
+            let (missed, said) = interrupted(cluster, command, left)?;
             (command.ended)(cluster).with_context(|| format!("the command had printed: {said}"))?;
             is_as_before(cluster, &before)?;
-            left = missed;
-        }
-        Ok(Counts {
-            passed: self.boundaries.len(),
-            failed: 0,
+            Ok(missed)
         })
     }
 }
@@ -116,110 +115,22 @@ fn interrupted(
     command: &CtlCommand,
     boundaries: &[Boundary],
 ) -> Result<(Vec<Boundary>, String)> {
-    let mut missed = Vec::new();
-    let mut repeated = Repeated::start(cluster, command)?;
-    for (place, boundary) in boundaries.iter().enumerate() {
-        let Boundary { step, victim } = boundary;
-        let context = || format!("after {step}, {victim:?}");
-        let host = struck(cluster, command, *victim).with_context(context)?;
-        let later: Vec<&str> = boundaries[place + 1..]
-            .iter()
-            .map(|boundary| boundary.step.as_str())
-            .collect();
-        // A run that was just started cannot be ahead.
-        let is_at = repeated.reach(step, place == 0).with_context(context)?
-            && (place == 0 || !repeated.has_shown(&later));
-        if !is_at {
-            println!("  NOT interrupted after {step}, which was over before it was noticed");
-            missed.push(boundary.clone());
-            continue;
+    let line = format!("ctl {}", command.words);
+    let words: Vec<&str> = line.split(' ').collect();
+    let mut repeated = Repeated::start(&cluster.bootstrap, &words)?
+        .each_time(|| commands::keep_on(cluster, command))
+        .over(|said| command.over.is_some_and(|over| said.contains(over)));
+    let missed = one_run(boundaries, |place, Boundary { step, victim }| {
+        let later = &boundaries[place + 1..];
+        let steps: Vec<&str> = later.iter().map(|one| one.step.as_str()).collect();
+        let host = struck(cluster, command, *victim)?;
+        let is_at = repeated.reach(step, &steps, place == 0)?;
+        if is_at {
+            strike(cluster, *victim, host, later.is_empty())?;
         }
-        println!("  interrupted after {step}, {victim:?}");
-        let is_last = place + 1 == boundaries.len();
-        strike(cluster, *victim, host, is_last).with_context(context)?;
-    }
-    let said = repeated.succeeds()?;
-    Ok((missed, said))
-}
-
-/// A command that is run again when it ends early.
-struct Repeated<'c> {
-    cluster: &'c Cluster,
-    command: &'c CtlCommand,
-    /// `None` once it has succeeded.
-    running: Option<Running>,
-    /// The output of the last one that has ended.
-    said: String,
-}
-
-impl<'c> Repeated<'c> {
-    fn start(cluster: &'c Cluster, command: &'c CtlCommand) -> Result<Self> {
-        Ok(Self {
-            cluster,
-            command,
-            running: Some(start(cluster, command)?),
-            said: String::new(),
-        })
-    }
-
-    /// Waits until the step has ended; `false` if the command has succeeded without showing that.
-    /// After a power cut the cluster may refuse it for a while, but not the first time.
-    fn reach(&mut self, step: &str, is_first: bool) -> Result<bool> {
-        let (cluster, command) = (self.cluster, self.command);
-        let limit = if is_first { Duration::ZERO } else { AGAIN };
-        wait::until(&format!("the end of the step {step}"), limit, || {
-            let Some(running) = &mut self.running else {
-                return Ok(false);
-            };
-            let Err(early) = running.wait_for(step, || commands::keep_on(cluster, command)) else {
-                return Ok(true);
-            };
-            self.ended()?;
-            if self.running.is_none() {
-                return Ok(false);
-            }
-            Err(early)
-        })
-    }
-
-    /// Returns whether one of these steps has ended.
-    fn has_shown(&self, steps: &[&str]) -> bool {
-        let running = self.running.as_ref();
-        running.is_some_and(|running| steps.iter().any(|step| running.has_shown(step)))
-    }
-
-    /// Waits for the end of the running command, and starts another one if it has failed.
-    fn ended(&mut self) -> Result<()> {
-        let (cluster, command) = (self.cluster, self.command);
-        let Some(running) = self.running.take() else {
-            return Ok(());
-        };
-        let (status, said) = running.ended(|| commands::keep_on(cluster, command))?;
-        let is_over = command.over.is_some_and(|over| said.contains(over));
-        self.said = said;
-        if !status.success() && !is_over {
-            self.running = Some(start(cluster, command)?);
-        }
-        Ok(())
-    }
-
-    /// Waits until the command has succeeded; returns its output.
-    fn succeeds(mut self) -> Result<String> {
-        wait::until("the command to succeed when it is run again", AGAIN, || {
-            self.ended()?;
-            ensure!(self.running.is_none(), "it ended with {}", self.said);
-            Ok(())
-        })?;
-        Ok(self.said)
-    }
-}
-
-fn start(cluster: &Cluster, command: &CtlCommand) -> Result<Running> {
-    let words: Vec<&str> = ["ctl"]
-        .into_iter()
-        .chain(command.words.split(' '))
-        .collect();
-    Running::start(&cluster.bootstrap, &words)
+        Ok(is_at)
+    })?;
+    Ok((missed, repeated.succeeds()?))
 }
 
 /// The host of the victim.
@@ -254,15 +165,11 @@ fn strike(cluster: &Cluster, victim: Victim, host: &Host, with_ctl: bool) -> Res
 
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeSet;
-
     use super::*;
 
     #[test]
-    fn each_step_of_each_command_is_a_boundary_of_a_series_with_a_name_of_its_own() {
+    fn each_step_of_each_command_is_a_boundary() {
         let all = all().unwrap();
-        let names: BTreeSet<String> = all.iter().map(Series::name).collect();
-        assert_eq!(names.len(), all.len());
         let of = |words: &str| -> Vec<&str> {
             let own = all
                 .iter()
