@@ -85,6 +85,12 @@ impl StepRunner<'_> {
             };
             let because = match (own, other) {
                 (Some(false), Some(other)) => {
+                    if last.as_ref().is_some_and(|last| !last.has_succeeded()) {
+                        // An attempt that was cut off may have left keepalived stopped. Its states
+                        // start it.
+                        self.state(&aside(chunk, &node), index).await?;
+                        self.recorder.check_store()?;
+                    }
                     let moved = last.map(|_| (vip.to_string(), json!("moved")));
                     return Ok((moved.into_iter().collect(), format!("{other} holds {vip}")));
                 }

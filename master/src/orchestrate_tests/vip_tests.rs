@@ -72,6 +72,25 @@ fn fails_once(
     next: &'static str,
     holder: &Arc<Mutex<&'static str>>,
 ) -> ScriptedMinion {
+    first_fails(name, next, holder, name)
+}
+
+/// The same host, but the first attempt is cut off when another host has taken the address.
+fn is_cut_off_once(
+    name: &'static str,
+    next: &'static str,
+    holder: &Arc<Mutex<&'static str>>,
+) -> ScriptedMinion {
+    first_fails(name, next, holder, next)
+}
+
+/// The same host, whose first attempt fails; then `after` has the address.
+fn first_fails(
+    name: &'static str,
+    next: &'static str,
+    holder: &Arc<Mutex<&'static str>>,
+    after: &'static str,
+) -> ScriptedMinion {
     let held = Arc::clone(holder);
     let minion = host(name, next, holder);
     let (journal, moves) = (Arc::clone(&minion.journal), Arc::clone(&minion.host));
@@ -84,7 +103,7 @@ fn fails_once(
             failing.clear();
             if is_first {
                 failing.insert("vip-elsewhere".to_owned());
-                *held.lock().unwrap() = name;
+                *held.lock().unwrap() = after;
             }
         }
         answer
@@ -272,6 +291,12 @@ fn takes_two_attempts(giver: Giver, failure: &str) {
 #[test]
 fn an_address_that_no_host_took_is_moved_again_within_the_limit() {
     takes_two_attempts(fails_once, "it broke");
+}
+
+/// It has left keepalived stopped.
+#[test]
+fn the_states_are_applied_again_after_an_attempt_that_was_cut_off() {
+    takes_two_attempts(is_cut_off_once, "it broke");
 }
 
 /// The host that took it may have failed at once.

@@ -8,7 +8,9 @@ use serde_json::{Value, json};
 use crate::support::{contents, fixture, highstate, make_program, sure, with};
 
 /// The calls: this host answers at the address on lo until another host has had time to take it.
-const MOVED: &str = "replace lo\nstop\ndelete lo\ntimeout 10\nstart\n";
+const MOVED: &str = "ip address replace 10.10.0.100/32 dev lo valid_lft 3 preferred_lft 3\nstop\n\
+    ip address delete 10.10.0.100/32 dev lo\ntimeout 10\n\
+    ip address delete 10.10.0.100/32 dev lo\nstart\n";
 
 /// Runs the command that moves the address; returns its success, and the calls of systemctl, ip and
 /// timeout. `curl` is the script that replaces curl, and `seconds` the time that timeout allows
@@ -28,9 +30,8 @@ fn moved(curl: &str, seconds: &str) -> (bool, String) {
         calls.display()
     );
     make_program(&programs.path().join("timeout"), &timeout);
-    let ip = format!("#!/bin/sh\necho \"$2 $5\" >> '{}'\n", calls.display());
+    let ip = format!("#!/bin/sh\necho \"ip $*\" >> '{}'\n", calls.display());
     make_program(&programs.path().join("ip"), &ip);
-    make_program(&programs.path().join("sleep"), "#!/bin/sh\n");
     make_program(
         &programs.path().join("curl"),
         &format!("#!/bin/sh\n{curl}\n"),

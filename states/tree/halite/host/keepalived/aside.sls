@@ -5,8 +5,8 @@
 {%- if runs_keepalived %}
 {%-   set api = pillar.halite.apiServer %}
 {%-   set vip = api.vip %}
-# keepalived announces its stop to its peers, so that another host takes the address at once. For the
-# second that this takes, the API server of this host still answers at the address, on the interface
+# keepalived announces its stop to its peers, so that another host takes the address at once, and ends
+# a second later. Until then the API server of this host still answers at the address, on the interface
 # lo: requests that have arrived get their answers, and are not lost until their clients time out.
 # The kernel removes it there even if this is killed. Without this host, the address is then reachable
 # only if another one has it. The certificates have the name, not the address. Until then the API has
@@ -14,9 +14,10 @@
 vip-elsewhere:
   cmd.run:
     - name: >-
-        trap 'exit 1' HUP INT TERM; trap 'systemctl start keepalived' EXIT;
+        trap 'exit 1' HUP INT TERM; trap 'leave_lo; systemctl start keepalived' EXIT;
+        leave_lo() { ip address delete {{ vip }}/32 dev lo 2>/dev/null; };
         ip address replace {{ vip }}/32 dev lo valid_lft 3 preferred_lft 3;
-        systemctl stop keepalived; sleep 1; ip address delete {{ vip }}/32 dev lo;
+        systemctl stop keepalived; leave_lo;
         timeout --foreground 10 sh -c "until
         curl --silent --fail --output /dev/null --max-time 1 --noproxy '*' --cacert /etc/kubernetes/pki/ca.crt
         --resolve {{ api.endpoint }}:{{ api.port }}:{{ vip }} https://{{ api.endpoint }}:{{ api.port }}/readyz;
