@@ -2,10 +2,11 @@
 //!
 //! An orchestration is compiled once and stored with its steps; the minions' states of a step are
 //! compiled when the step starts. Each step is on disk before and after it runs, so a run can be
-//! resumed: a restarted master continues open runs by itself, at the first step that is not done. A
-//! request for the same orchestration with the same pillar joins the open run instead of starting
-//! another one. After a run has ended, successfully or not, the next request starts a new run. An
-//! operator may end a run before that (`cancel`).
+//! resumed: a restarted master continues open runs by itself, at the first step that is not done,
+//! and asks again whether that one may start (`gates`). A request for the same orchestration with
+//! the same pillar joins the open run instead of starting another one. After a run has ended,
+//! successfully or not, the next request starts a new run. An operator may end a run before that
+//! (`cancel`).
 
 mod bare_hosts;
 mod ca_identities;
@@ -14,11 +15,13 @@ mod cancel;
 mod destroy_steps;
 mod encryption_steps;
 mod etcd_steps;
+mod gates;
 pub mod host_parts;
 mod isolated;
 mod leave_steps;
 mod node_steps;
 mod other_direction;
+mod other_options;
 mod pace;
 mod pause;
 mod pod_network_step;
@@ -70,6 +73,7 @@ use self::record::Recorder;
 use self::step_runner::StepRunner;
 
 pub use self::other_direction::refuse_other_direction;
+pub use self::other_options::open_upgrade;
 pub use self::preflight::ignored;
 pub use self::record::document as step;
 pub use self::steps_watch::follow;
@@ -196,8 +200,11 @@ impl Orchestrator {
             return Ok(run);
         }
         if request.sls == UPGRADE && !request.test {
+            let open = self.jobs.app().store.open_runs().await?;
             let is_back = over.get(BACK) == Some(&json!(true));
-            refuse_other_direction(&self.jobs.app().store.open_runs().await?, is_back)?;
+            refuse_other_direction(&open, is_back)?;
+            // One with the same options was joined.
+            open_upgrade(&open, &pillar_json)?;
         }
         let low = steps_of(&self.jobs, &request.sls, &over).await?;
         let now = self.jobs.app().clock.now();

@@ -88,7 +88,8 @@ impl Recorder {
         serde_json::from_str(&text).unwrap_or_default()
     }
 
-    /// Records that a step starts.
+    /// Records that a step starts. If it has succeeded before, its time, its jobs and its answer
+    /// will be those of this time.
     pub(super) async fn begin(&self, index: usize) -> Result<(), Failure> {
         let now = self.jobs.app().clock.now();
         let current = u32::try_from(index).unwrap_or(u32::MAX);
@@ -101,6 +102,10 @@ impl Recorder {
         self.checked(updated.map_err(Refusal::from))?;
         let again = self.step(index).is_some_and(|step| step.started.is_some());
         self.change(index, !again, |step| {
+            if step.status == StepStatus::Succeeded {
+                step.started = None;
+                step.detail_json = "{}".into();
+            }
             step.status = StepStatus::Running;
             step.started.get_or_insert(now);
             step.ended = None;

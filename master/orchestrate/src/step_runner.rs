@@ -62,6 +62,7 @@ impl<'a> StepRunner<'a> {
 
     async fn step(&self, chunk: &Chunk, index: usize) -> Result<StepOutcome, Failure> {
         self.wait_while_isolated(index).await;
+        self.wait_for_jobs_behind(index).await?;
         match (chunk.state.as_str(), chunk.fun.as_str()) {
             ("halite", "state") => self.state(chunk, index).await,
             ("halite", "function") => self.function(chunk, index).await,
@@ -145,11 +146,12 @@ impl Modules for StepRunner<'_> {
             let error = detail.get("error").and_then(Value::as_str);
             return Err(Failure::new(error.unwrap_or_default()));
         }
-        if self
+        let cancelled_by = self.recorder.cancellation().by();
+        let has_succeeded = self
             .recorder
             .step(index)
-            .is_some_and(|step| step.status == StepStatus::Succeeded)
-        {
+            .is_some_and(|step| step.status == StepStatus::Succeeded);
+        if has_succeeded && (cancelled_by.is_some() || !self.asks_again(index)) {
             let detail = self.recorder.detail(index);
             let changes = detail
                 .get("changes")
@@ -167,7 +169,7 @@ impl Modules for StepRunner<'_> {
                 diff: (),
             });
         }
-        let outcome = match self.recorder.cancellation().by() {
+        let outcome = match cancelled_by {
             None => {
                 self.recorder.begin(index).await?;
                 self.until_left(chunk, index).await

@@ -22,23 +22,23 @@ use halite_fleet::jobs::Jobs;
 use halite_names::{BundleVersion, BundleVersionError, NodeName};
 use halite_orchestrate::host_parts::{OWN_VERSION, host_parts};
 use halite_orchestrate::usual::usual_steps;
-use halite_orchestrate::{BACK, PLAN, refuse_other_direction, steps_of};
+use halite_orchestrate::{BACK, PLAN, open_upgrade, refuse_other_direction, steps_of};
 use halite_pillar::bundle_facts::SiteBundle;
 use halite_pillar::release::order;
-use halite_proto::ids::JobId;
 use halite_proto::pki::sha256_hex;
 use halite_states::shipped::UPGRADE;
 use serde_json::{Map, Value, json};
 
 use self::against::Against;
-use super::upgrade_records::{self, Records};
+use super::upgrade_records::Records;
 
 /// The plan of an upgrade to the bundle that `wanted` names (its version, or that of its
 /// Kubernetes), with the run's values over the pillar in `options`.
 ///
 /// # Errors
 /// No bundle of the site has this version, or several have this Kubernetes; or the cluster cannot
-/// be upgraded to it, with the reasons; or the options are not a JSON mapping.
+/// be upgraded to it, with the reasons; or the options are not a JSON mapping, or are other ones
+/// than those of an open run to the same bundle.
 pub(super) async fn document(
     app: &App,
     jobs: &Jobs,
@@ -73,7 +73,8 @@ pub(super) async fn document(
 /// in `options`.
 ///
 /// # Errors
-/// No upgrade leads back, with the reason; or the options are not a JSON mapping.
+/// No upgrade leads back, with the reason; or the options are not a JSON mapping, or are other ones
+/// than those of an open return.
 pub(super) async fn back_document(
     app: &App,
     jobs: &Jobs,
@@ -116,6 +117,8 @@ async fn planned(
         direction,
         begun,
     } = change;
+    let open = app.store.open_runs().await?;
+    let run = open_upgrade(&open, &Value::Object(over.clone()).to_string())?;
     let allowed = jobs.declarations().allowed(snapshot, bundle, direction);
     let release = allowed.await?;
     let declaration = snapshot.declaration();
@@ -173,7 +176,7 @@ async fn planned(
         steps: timed.steps,
         unknown_steps: timed.unknown_steps,
         findings,
-        run: open_run(app, bundle, direction).await?,
+        run,
         states: parts.states,
     })
 }
@@ -192,21 +195,6 @@ fn values(options: &str, bundle: &BundleVersion) -> Result<Map<String, Value>, R
     over.insert("bundle".to_owned(), json!(bundle));
     over.remove(PLAN);
     Ok(over)
-}
-
-/// The open run of an upgrade, or a return, to this bundle.
-async fn open_run(
-    app: &App,
-    bundle: &BundleVersion,
-    direction: Direction,
-) -> Result<Option<JobId>, Refusal> {
-    let open = app.store.open_runs().await?.into_iter();
-    let mut own = open.filter(|run| {
-        let pillar = upgrade_records::pillar(run);
-        let is_back = upgrade_records::is_back(&pillar) == (direction == Direction::Back);
-        run.sls == UPGRADE && !run.test && is_back && pillar.get("bundle") == Some(&json!(bundle))
-    });
-    Ok(own.next().map(|run| run.id))
 }
 
 fn find(site: &[SiteBundle], wanted: &str) -> Result<BundleVersion, Refusal> {

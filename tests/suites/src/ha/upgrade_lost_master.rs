@@ -47,19 +47,23 @@ const HELD: &str = "the PodDisruptionBudget lost-master/none-may-go holds it";
 
 /// The host is destroyed while the upgrade waits for the drain of the next control plane, on which
 /// a budget holds a pod. So the moment is the same each time: the first host has the release, and
-/// the second one is only cordoned. If the drain had ended, the resumed run would restart the
-/// second member of etcd while the first one is missing. No acknowledged write is lost.
+/// the second one is only cordoned. The resumed run asks again whether etcd can miss the second
+/// member, and waits for the first one. No acknowledged write is lost.
 fn finished_by_a_standby(cluster: &Cluster) -> Result<Counts> {
     let (first, next) = (&cluster.bootstrap, cluster.host(STANDBYS[0])?);
     let (name, asked) = (first.spec.name.as_str(), cluster.host(STANDBYS[1])?);
     wait_for_followers(first, &STANDBYS)?;
     let old = in_use(first)?;
     let release = Release::add(cluster, VERSION, PATCHES)?;
-    hold(cluster, next)?;
+    let delete = ["delete", "namespace", NAMESPACE];
     let measured = at_the_vip(cluster, asked, "lost-master", || {
-        destroyed_in_the_drain(cluster, &release)?;
-        replaced(cluster, next)?;
-        cluster.kubectl_on(STANDBYS[0], &["delete", "namespace", NAMESPACE])?;
+        let held = hold(cluster, next)
+            .and_then(|()| destroyed_in_the_drain(cluster, &release))
+            .and_then(|()| replaced(cluster, next));
+        // Also after a failure: it would hold each later drain.
+        let deleted = cluster.kubectl_on(STANDBYS[0], &delete);
+        held?;
+        deleted?;
         let said = next.run(&release.upgrade())?;
         println!("  {}", said.trim().replace('\n', "\n  "));
         wait::until("all hosts to serve", BACK, || is_complete(cluster))

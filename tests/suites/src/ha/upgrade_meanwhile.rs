@@ -4,16 +4,13 @@
 use std::fs;
 
 use anyhow::{Context as _, Result, ensure};
-use halite_api::{RunStatus, RunSummary, UpgradeState, UpgradeStatus};
+use halite_api::{UpgradeState, UpgradeStatus};
 use halite_lab::cluster::Cluster;
 use halite_lab::host::Host;
 use halite_lab::wait;
-use halite_states::shipped::UPGRADE;
 
 use super::BACK;
-use super::cancelled::runs;
 use super::release::Release;
-use super::stalls::end;
 use super::standbys::{STANDBYS, wait_for_followers};
 use super::upgrade_stops::{has_ended, in_use};
 use crate::checks::refused;
@@ -149,9 +146,8 @@ fn with_hook(cluster: &Cluster, act: impl FnOnce() -> Result<()>) -> Result<()> 
     outcome
 }
 
-/// While the upgrade runs, neither the previous bundle nor the way back is accepted. An upgrade
-/// with other options waits until this one has ended, and is cancelled. The same command joins it,
-/// and is returned.
+/// While the upgrade runs, neither the previous bundle nor the way back is accepted, nor the same
+/// upgrade with other options. The same command joins it, and is returned.
 fn second_terminal(first: &Host, release: &Release<'_>, old: &str) -> Result<Running> {
     let status = || ctl_answer::of::<UpgradeStatus>(first, &["upgrade", "status"]);
     let before = status()?;
@@ -169,40 +165,22 @@ fn second_terminal(first: &Host, release: &Release<'_>, old: &str) -> Result<Run
             "`ctl upgrade pause` ends it before its next host",
         ],
     )?;
-    let other = [&release.upgrade()[..], &["--no-backup"]].concat();
-    let mut other = Running::start(first, &other)?;
-    let holds = format!("the run {run} ({UPGRADE}) holds it");
-    let line = other.wait_for_line(&["  turn: waiting for ", &holds])?;
-    println!("  {}", line.trim());
+    let other = [&release.upgrade()[..], &["--no-backup", "--batch", "1"]].concat();
+    let differ = format!(
+        "the upgrade to the bundle {VERSION} is in progress ({run}) with other options (--no-backup, --batch)"
+    );
+    let joins = format!("`ctl upgrade {VERSION}` with its options joins it");
+    refused(first, &other, &[&differ, &joins])?;
     let now = status()?;
     ensure!(
         now.state == UpgradeState::Running && now.run.as_ref() == Some(&run),
         "{now:?}"
-    );
-    end(first, &["ctl", "orchestrate", "cancel", &waiting(first)?])?;
-    let (ended, said) = other.ended(|| Ok(()))?;
-    ensure!(
-        !ended.success() && said.contains("was cancelled by "),
-        "the second upgrade ended with {ended}: {said}"
     );
     let mut joined = Running::start(first, &release.upgrade())?;
     let is_joined = format!("{run} is in progress, and is joined");
     let line = joined.wait_for_line(&[&is_joined])?;
     println!("  {}", line.trim());
     Ok(joined)
-}
-
-/// The id of the upgrade that waits for the lock of another one.
-fn waiting(first: &Host) -> Result<String> {
-    let runs = runs(first)?;
-    let waits = |run: &&RunSummary| {
-        run.sls == UPGRADE
-            && run.status == RunStatus::Running
-            && run.step.as_deref() == Some("turn")
-    };
-    let run = runs.iter().find(waits);
-    let id = run.map(|run| run.run.to_string());
-    id.with_context(|| format!("no upgrade waits: {runs:?}"))
 }
 
 /// Cuts the link between the master's host and the worker while the hook runs there, until the
@@ -235,6 +213,7 @@ fn waits_for_the_link(cluster: &Cluster, running: &mut Running) -> Result<()> {
 #[cfg(test)]
 mod tests {
     use halite_lab::layout::HA;
+    use halite_states::shipped::UPGRADE;
     use serde_json::json;
 
     use super::*;
