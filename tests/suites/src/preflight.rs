@@ -42,7 +42,7 @@ fn taken_ports(cluster: &Cluster) -> Result<Counts> {
     worker.run(&["mv", BEGUN, aside])?;
     let refused = refused(cluster);
     // The ignored checks are over; the states write the file again.
-    let names = "other-kubernetes,ports-kubernetes";
+    let names = "other-kubernetes,ports-kubernetes,other-pod-network";
     let ignored = refused.and_then(|()| add(cluster, &["--ignore-preflight", names]));
     worker.sh(&format!(
         "test -e {BEGUN} || mv {aside} {BEGUN}; rm -f {aside}"
@@ -74,6 +74,7 @@ fn refused(cluster: &Cluster) -> Result<()> {
         "other-kubernetes: Kubernetes is already installed",
         "ports-kubernetes: something listens on TCP",
         "10250",
+        "other-pod-network: another pod network left its configuration",
     ] {
         ensure!(said.contains(wanted), "{wanted:?} is not in {said}");
     }

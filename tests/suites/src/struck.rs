@@ -21,6 +21,9 @@ const AGAIN: Duration = Duration::from_secs(600);
 /// The pause before a command that has just failed is run again.
 const PAUSE: Duration = Duration::from_secs(3);
 
+/// The time in which a command that joins a run shows the steps that have ended.
+const BURST: Duration = Duration::from_millis(50);
+
 /// At most one of this many boundaries may be missed.
 const MISSED: usize = 4;
 
@@ -28,7 +31,7 @@ const MISSED: usize = 4;
 const LEFT_OUT: &str = "(offline: ";
 
 /// The starts of the names of steps of the worker that do not have its name.
-const OF_THE_WORKER: [&str; 3] = ["workers-", "nodes-", "hosts-"];
+const OF_THE_WORKER: [&str; 4] = ["workers-", "nodes-", "hosts-", "images-workers"];
 
 /// The victim at the end of a step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -94,6 +97,7 @@ impl<'c> StepBoundaries<'c> {
     /// # Errors
     /// The command fails without an interruption, or fails repeatedly after one.
     pub(crate) fn run(&mut self, words: &[&str]) -> Result<()> {
+        self.last = None;
         loop {
             let attempt = self.continued(words);
             let attempt = attempt.with_context(|| match &self.last {
@@ -144,7 +148,11 @@ impl<'c> StepBoundaries<'c> {
             let Some(place) = self.left.iter().position(|one| one.step == step) else {
                 continue;
             };
-            // A resumed run does not wait for `ctl`, so later steps may have ended, too.
+            // A resumed run does not wait for `ctl`, so later steps may have ended, too. One that is
+            // joined has many ends to show.
+            if strikes == 0 {
+                thread::sleep(BURST);
+            }
             let mut later = self.steps.iter().filter(|other| !shown.contains(other));
             if later.any(|other| running.has_shown(other)) {
                 println!("  NOT interrupted after {step}, which was over before it was noticed");

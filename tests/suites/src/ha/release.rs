@@ -121,9 +121,10 @@ fn add(
 type RunningKubelet = (String, u64);
 
 fn kubelet(host: &Host) -> Result<RunningKubelet> {
-    let pid = host.sh("systemctl show -p MainPID --value kubelet")?;
+    // Process ids repeat after a boot.
+    let start = host.sh("systemctl show -p InvocationID --value kubelet")?;
     let program = fs::metadata(host.file("/usr/bin/kubelet"))?.ino();
-    Ok((pid.trim().to_owned(), program))
+    Ok((start.trim().to_owned(), program))
 }
 
 /// Checks that a host has the packages and the manifests of that release, and runs them.

@@ -1,5 +1,6 @@
 //! A command that is run again when it ends early.
 
+use std::thread;
 use std::time::Duration;
 
 use anyhow::{Result, ensure};
@@ -9,7 +10,10 @@ use halite_lab::wait;
 use super::Running;
 
 /// Limit for a command that is run again to reach a step, or to succeed.
-const AGAIN: Duration = Duration::from_secs(300);
+const AGAIN: Duration = Duration::from_secs(600);
+
+/// The time in which a command that joins a run shows the steps that have ended.
+const BURST: Duration = Duration::from_millis(50);
 
 /// A command of `ctl` that is run again when it ends early.
 pub(crate) struct Repeated<'c> {
@@ -18,6 +22,8 @@ pub(crate) struct Repeated<'c> {
     each_time: Box<dyn Fn() -> Result<()> + 'c>,
     is_over: Box<dyn Fn(&str) -> bool + 'c>,
     running: Option<Running>,
+    /// `true` if it was started again, and no step has been reached since.
+    has_joined: bool,
     /// `true` once it has succeeded, or has failed because an earlier run has already finished.
     is_done: bool,
     /// The output of the last one that has ended.
@@ -33,6 +39,7 @@ impl<'c> Repeated<'c> {
             each_time: Box::new(|| Ok(())),
             is_over: Box::new(|_| false),
             running: Some(Running::start(host, words)?),
+            has_joined: false,
             is_done: false,
             said: String::new(),
         })
@@ -69,7 +76,13 @@ impl<'c> Repeated<'c> {
             self.ended()?;
             if self.is_done { Ok(false) } else { Err(early) }
         })?;
-        Ok(is_shown && (first || !self.has_shown(later)))
+        if first || !is_shown {
+            return Ok(is_shown);
+        }
+        if std::mem::take(&mut self.has_joined) {
+            thread::sleep(BURST);
+        }
+        Ok(!self.has_shown(later))
     }
 
     /// Returns whether the end of one of these steps has been shown.
@@ -82,8 +95,21 @@ impl<'c> Repeated<'c> {
     fn start_again(&mut self) -> Result<()> {
         if self.running.is_none() && !self.is_done {
             self.running = Some(Running::start(self.host, &self.words)?);
+            self.has_joined = true;
         }
         Ok(())
+    }
+
+    /// Starts the command again if it has ended early, and does not wait for its end. Returns the
+    /// output of the last one that has ended.
+    pub(crate) fn keep_on(&mut self) -> Result<&str> {
+        if let Some(running) = &mut self.running
+            && running.has_ended()?
+        {
+            self.ended()?;
+        }
+        self.start_again()?;
+        Ok(&self.said)
     }
 
     /// Waits for the end of the command, if it runs.

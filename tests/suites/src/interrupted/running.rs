@@ -61,9 +61,14 @@ impl Running {
         self.said().len()
     }
 
+    /// Returns whether the command has ended.
+    pub(crate) fn has_ended(&mut self) -> Result<bool> {
+        Ok(self.child.try_wait()?.is_some())
+    }
+
     /// Returns whether the end of a step has been shown.
     pub(crate) fn has_shown(&self, step: &str) -> bool {
-        self.said().iter().any(|line| is_end_of(line, step))
+        is_end_in(&self.said(), step)
     }
 
     /// Waits until the end of a step is shown; an error if the command ends earlier. `each_time` is
@@ -169,6 +174,13 @@ fn is_an_end(line: &str) -> bool {
     mark && line.contains("  ") && !line.starts_with('!')
 }
 
+/// Returns whether one of the lines shows the end of a step. After a failure the steps that the run
+/// does not reach have lines, too.
+fn is_end_in(lines: &[String], step: &str) -> bool {
+    let mut reached = lines.iter().take_while(|line| !line.contains(" ✗"));
+    reached.any(|line| is_end_of(line, step))
+}
+
 /// Returns whether a line shows the end of a step: `worker-1  drained ✓  1.2 s`.
 fn is_end_of(line: &str, step: &str) -> bool {
     let after = line.split_once(&format!("  {step} "));
@@ -191,6 +203,9 @@ mod tests {
         ));
         assert!(!is_end_of("cp-3  vip ✓  1.2 s", "member"));
         assert!(!is_end_of("cp-3  other-masters ✓", "masters"));
+        let failed = ["cp-3  vip ✓", "cp-3  drained ✗  3.0 s", "cp-3  member –"];
+        let failed = failed.map(str::to_owned);
+        assert!(is_end_in(&failed, "vip") && !is_end_in(&failed, "member"));
         assert!(is_an_end("upgrade  backup ✓  1.2 s") && is_an_end("worker-1  custom –"));
         assert!(!is_an_end("! cp-3  vip: waiting for 10 s") && !is_an_end("upgraded to v1.36.4"));
     }

@@ -16,6 +16,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
 use super::commands::{RepeatedCommand, Repetition};
+use super::master_answers;
 use super::series::Interruptible;
 use crate::ctl_answer;
 
@@ -193,7 +194,7 @@ impl Interruptible for MakingHost<'_> {
             are_done &= command.repeat(|status| {
                 prepare(first)?;
                 // A command that died with its host joins the run, which the master resumes.
-                if status.code().is_some() && !has_open_run(first) {
+                if status.code().is_some() && !has_open_run(first)? {
                     jobs.start_over();
                 }
                 Ok(())
@@ -203,12 +204,15 @@ impl Interruptible for MakingHost<'_> {
     }
 }
 
-/// Returns whether a command that is run again joins a run. Before the master answers, there are
+/// Returns whether a command that is run again joins a run. Before there is a master, there are
 /// neither runs nor jobs.
-fn has_open_run(first: &Host) -> bool {
-    let list = ctl_answer::of::<RunList>(first, &["orchestrate", "list"]);
-    let is_open = |list: RunList| list.runs.iter().any(|run| run.status == RunStatus::Running);
-    list.is_ok_and(is_open)
+fn has_open_run(first: &Host) -> Result<bool> {
+    if !first.file("/var/lib/halite/master/store.db").exists() {
+        return Ok(false);
+    }
+    master_answers(first)?;
+    let list: RunList = ctl_answer::of(first, &["orchestrate", "list"])?;
+    Ok(list.runs.iter().any(|run| run.status == RunStatus::Running))
 }
 
 /// The worker's node document, which `ctl node add` writes.

@@ -6,7 +6,7 @@ use std::fmt;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use anyhow::{Context as _, Result, ensure};
+use anyhow::{Context as _, Result, bail, ensure};
 use halite_api::MasterList;
 use halite_lab::cluster::Cluster;
 use halite_lab::host::Host;
@@ -196,9 +196,12 @@ fn interrupted(
         let steps: Vec<&str> = later.iter().filter_map(|one| one.moment.step()).collect();
         let is_at = match moment.step() {
             Some(step) => repeated.reach(step, &steps, place == 0)?,
-            // Also without `ctl`, which may have died: the daemons continue by themselves.
             None => wait::promptly(&moment.to_string(), RECORD, || {
-                Notes::read(sides).at(moment).context("it has not come")
+                if let Some(is_named) = Notes::read(sides).at(moment) {
+                    return Ok(is_named);
+                }
+                let said = repeated.keep_on()?;
+                bail!("it has not come; the last command that has ended said: {said}")
             })?,
         };
         if is_at {
