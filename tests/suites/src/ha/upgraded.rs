@@ -222,7 +222,10 @@ fn with_a_pause(cluster: &Cluster, release: &Release<'_>) -> Result<String> {
         "--timeout=300s",
     ];
     cluster.kubectl(&[&["-n", "kube-system"], &rolled_out[..]].concat())?;
-    let seen = first.run(&["ctl", "status"])?;
+    // The API shows a restarted pod as ready some time after it is.
+    let seen = wait::until("a cluster without failures", BACK, || {
+        first.run(&["ctl", "status"])
+    })?;
     ensure!(seen.contains("is paused since"), "{seen}");
     first.run(&["timeout", "120", "ctl", "etcd", "defrag"])?;
     said += &first.run(&["ctl", "upgrade", "resume", "--yes"])?;
