@@ -410,6 +410,7 @@ fn a_return_does_not_leave_out_hosts_that_have_the_next_bundle() {
     assert_eq!(values("workers-1"), (Some("w-2"), Some("skip")));
     assert_eq!(values("workers-2"), (Some("w-1"), Some("fail")));
     assert_eq!(values("objects").0, Some("master"), "they had begun");
+    assert_eq!(values("unkept"), (Some("w-3"), Some("skip")));
     let steps = upgrade_with(&all, "0.2.0", &options);
     let hook = |host: &str| steps.contains(&format!("custom.hooks.post_uncordon {host}"));
     assert!(hook("w-1") && hook("w-2"), "{steps:?}");

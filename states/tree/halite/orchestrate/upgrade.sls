@@ -413,4 +413,17 @@ image-servers:
     - offline: skip
     - require:
         - halite: {{ ns.previous }}
+{%-   if back and ns.done %}
+
+# They have kept packages for the bundle that they do not get (`kept.jinja` of kubelet and containerd).
+unkept:
+  halite.function:
+    - tgt: {{ ns.done | join(',') }}
+    - tgt_type: list
+    - fun: cmd.run
+    - arg: ['rm -rf /var/lib/halite/kubelet /var/lib/halite/runtime']
+    - offline: skip
+    - require:
+        - halite: image-servers
+{%-   endif %}
 {%- endif %}
