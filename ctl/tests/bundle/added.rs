@@ -2,8 +2,8 @@
 //! own, as far as files are concerned.
 
 use halite_testkit::process::done;
+use halite_testkit::{SharedSite, SiteCopy};
 
-use crate::shared::{SharedSite, SiteCopy};
 use crate::work::{build, script, site};
 
 /// Makes this a host with a cluster whose bundles are on a disk of that size. `/etc` and `/var/lib`

@@ -14,7 +14,6 @@ mod room;
 #[cfg(test)]
 mod several;
 #[cfg(test)]
-mod shared;
 #[cfg(test)]
 mod signatures;
 #[cfg(test)]

@@ -2,9 +2,8 @@
 //! removed.
 
 use halite_testkit::process::done;
-use halite_testkit::put;
+use halite_testkit::{SharedSite, SiteCopy, put};
 
-use crate::shared::{SharedSite, SiteCopy};
 use crate::work::{build, script, site};
 
 const CLUSTER: &str = "apiVersion: halite/v1\nkind: Cluster\nmetadata: {name: prod}\n\

@@ -4,9 +4,8 @@ use std::fs;
 use std::path::Path;
 
 use halite_testkit::process::{done, refused};
-use halite_testkit::{Site, hex, put};
+use halite_testkit::{SharedSite, Site, SiteCopy, hex, put};
 
-use crate::shared::{SharedSite, SiteCopy};
 use crate::work::{build, ctl, script, site};
 
 /// A site with a bundle as `X.iso`, and its content in `out`, extracted by another program.

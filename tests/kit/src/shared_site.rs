@@ -1,12 +1,14 @@
 //! Sites with bundles, of which each test gets a copy: building them takes longer.
 
-use std::ops::Deref;
+use std::ops::{Deref, DerefMut};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
-use halite_testkit::{Site, run};
+use crate::files::run;
+use crate::site::Site;
 
 /// A site that is made once for the tests that run at the same time. The last of them removes it, so that
 /// nothing is left behind.
+#[derive(Default)]
 pub struct SharedSite(Mutex<Weak<Site>>);
 
 /// A copy of a shared site, for one test.
@@ -18,6 +20,7 @@ pub struct SiteCopy {
 
 impl SharedSite {
     /// A site that is not made yet.
+    #[must_use]
     pub const fn new() -> Self {
         Self(Mutex::new(Weak::new()))
     }
@@ -53,5 +56,11 @@ impl Deref for SiteCopy {
 
     fn deref(&self) -> &Site {
         &self.site
+    }
+}
+
+impl DerefMut for SiteCopy {
+    fn deref_mut(&mut self) -> &mut Site {
+        &mut self.site
     }
 }

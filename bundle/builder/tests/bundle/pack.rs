@@ -6,9 +6,9 @@ use halite_bundle::{Added, BundleStore, list, pack, unpack_some, verify};
 use halite_errors::chain;
 use halite_manifest::{Diff, ItemChange, Manifest, manifest};
 use halite_seal::keys::{SecretKey, Trust, generate};
-use halite_testkit::{Site, files, hex, put};
+use halite_testkit::{Site, SiteCopy, files, hex, put};
 
-use crate::shared::{SiteCopy, built};
+use crate::shared::built;
 
 /// A site whose bundle is `site.iso`, and the key that signed it.
 fn packed() -> (SiteCopy, SecretKey) {

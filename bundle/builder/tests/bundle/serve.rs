@@ -11,10 +11,10 @@ use std::path::{Path, PathBuf};
 use halite_states::compile;
 use halite_states::compile::Input;
 use halite_states::tree::DirTree;
-use halite_testkit::{Nginx, Site, hex, layout, put};
+use halite_testkit::{Nginx, SharedSite, Site, SiteCopy, hex, layout, put};
 use serde_json::{Value, json};
 
-use crate::shared::{SharedSite, SiteCopy, built};
+use crate::shared::built;
 
 /// An nginx that serves bundles.
 struct Server(Nginx);

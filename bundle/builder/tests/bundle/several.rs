@@ -10,9 +10,7 @@ use halite_iso9660::read::IsoImage;
 use halite_manifest::manifest;
 use halite_names::BundleVersion;
 use halite_seal::keys::{SecretKey, Trust, generate};
-use halite_testkit::{Site, files, hex, put, version};
-
-use crate::shared::{SharedSite, SiteCopy};
+use halite_testkit::{SharedSite, Site, SiteCopy, files, hex, put, version};
 
 /// A site, and two bundles for it: `0.1.0` and `0.2.0`, each as an ISO and as a directory.
 pub struct Two {
