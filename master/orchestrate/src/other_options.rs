@@ -1,5 +1,6 @@
 //! An upgrade does not wait for another one to the same bundle: it joins it, or is refused if its
-//! options differ. Its steps would be those of hosts that the other one has changed since.
+//! options differ. If it waited, it would start with steps for hosts that the other one has changed
+//! since.
 
 use halite_core::refusal::Refusal;
 use halite_proto::ids::JobId;
@@ -9,7 +10,7 @@ use serde_json::{Value, json};
 
 use super::{BACK, without_plan};
 
-/// Values over the pillar of an upgrade, with the options of `ctl upgrade` that set them.
+/// Places in the pillar of an upgrade, with the options of `ctl upgrade` that set their values.
 const OPTIONS: [(&str, &str); 5] = [
     ("/backup", "--no-backup"),
     ("/batch", "--batch"),
@@ -21,8 +22,8 @@ const OPTIONS: [(&str, &str); 5] = [
 const NO_DRAIN: &str = "--no-drain";
 const DRAIN: &str = "/drain";
 
-/// The open run of an upgrade, or a return, with these values over the pillar, which a request for
-/// it joins; `None` if there is none.
+/// The open run of an upgrade or a return with this pillar (JSON), which a request for it joins;
+/// `None` if there is none. Plans are not compared.
 ///
 /// # Errors
 /// An open run leads to the same bundle with other options.

@@ -24,7 +24,7 @@ const UNKNOWN: Duration = Duration::from_secs(120);
 const SHORTEST: Duration = Duration::from_secs(5 * 60);
 
 /// The same for a test whose usual time is unknown.
-const WITHOUT_A_LINE: Duration = Duration::from_secs(75 * 60);
+const WITHOUT_A_LINE: Duration = Duration::from_secs(30 * 60);
 
 static SECONDS: LazyLock<BTreeMap<&str, f64>> = LazyLock::new(|| {
     let line = |line: &'static str| {

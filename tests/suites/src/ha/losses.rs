@@ -38,10 +38,10 @@ pub(crate) const GAP: Duration = Duration::from_secs(3 * (4 + 2 + 2 + 2));
 /// bench. A run in which the machine was held up is repeated.
 const PROXY: Duration = Duration::from_secs(3);
 /// Limit of the time in which two hosts hold the address: three intervals of advertisements
-/// (`advert_int`), of which one ends it, and the second for which a host that gives it up on purpose
-/// still answers at it (`halite.host.keepalived.aside`). While this machine is held up, no host can
-/// release the address.
-const SHARED: Duration = Duration::from_millis(3 * 500 + 1000);
+/// (`advert_int`), of which one ends it. A host that gives it up on purpose still answers at it for
+/// two of them (`halite.host.keepalived.aside`). While this machine is held up, no host can release
+/// the address.
+const SHARED: Duration = Duration::from_millis(3 * 500);
 /// Time between two samples of the holders from which on the machine itself was held up.
 const HELD_UP: Duration = Duration::from_millis(500);
 /// The namespace of the write loop's ConfigMaps.

@@ -10,7 +10,7 @@ use halite_lab::wait;
 use super::Running;
 
 /// Limit for a command that is run again to reach a step, or to succeed.
-const AGAIN: Duration = Duration::from_secs(600);
+const AGAIN: Duration = Duration::from_secs(300);
 
 /// The time in which a command that joins a run shows the steps that have ended.
 const BURST: Duration = Duration::from_millis(50);
