@@ -124,7 +124,7 @@ impl StepRunner<'_> {
         if matches!(fun, "etcd_leader_moved_off" | "etcd_remove") {
             // The clients use its API server, so their writes need no connection to another host
             // first.
-            work.prefer = self.vip_holder(&work.snapshot, &name).await;
+            work.prefer = self.next_vip_holder(&work.snapshot, &name).await;
         }
         let changes = work.changes();
         let snapshot = &work.snapshot;

@@ -134,18 +134,19 @@ impl StepRunner<'_> {
         }
     }
 
-    /// The control plane that holds the virtual address, apart from this one; `None` if keepalived
-    /// holds no address, or no other host reports it.
-    pub(super) async fn vip_holder(&self, snapshot: &Snapshot, but: &str) -> Option<String> {
+    /// The control plane that holds the virtual address once it has left this host: the one that
+    /// reports it, or else the one with the highest priority among those that answer. `None` if
+    /// keepalived holds no address, or no other host answers.
+    pub(super) async fn next_vip_holder(&self, snapshot: &Snapshot, but: &str) -> Option<String> {
         let declaration = snapshot.declaration();
         let api = &declaration.cluster.api_server;
         let vip = api.vip.filter(|_| api.keeps_vip())?;
         let planes = declaration.nodes.iter();
         let others = planes.filter(|(name, node)| **name != *but && node.has(Role::ControlPlane));
         let others: Vec<&NodeName> = others.map(|(name, _)| name).collect();
-        let held = self.holders(&others, vip).await;
-        let holder = held.into_iter().find(|(_, has)| *has);
-        holder.map(|(name, _)| name.to_owned())
+        let held = self.holders(&others, vip).await.into_iter();
+        let next = held.max_by_key(|(name, has)| (*has, declaration.vrrp_priority(name)));
+        next.map(|(name, _)| name.to_owned())
     }
 
     /// Returns for each of these hosts whether it has an address; silent hosts are left out.

@@ -229,6 +229,32 @@ fn the_host_with_the_address_leads_etcd_next() {
     }
 }
 
+/// The host gives the address up after the leadership. The one with the highest priority takes it.
+#[test]
+fn the_host_that_takes_the_address_next_leads_etcd_next() {
+    for (priorities, leader) in [([253, 252], "cp-2"), ([252, 253], "cp-3")] {
+        let mut site = site();
+        for (name, octet, priority) in [("cp-2", 12, priorities[0]), ("cp-3", 13, priorities[1])] {
+            let address = format!("10.10.0.{octet}");
+            let node = format!(
+                "apiVersion: halite/v1\nkind: Node\nmetadata: {{name: {name}}}\nroles: [control-plane, etcd]\n\
+                 resolved:\n  controlPlane: {address}\n  workloadPlane: {address}\n  vrrpPriority: {priority}\n"
+            );
+            std::fs::write(site.path().join(format!("etc/nodes/{name}.yaml")), node).unwrap();
+        }
+        let members = Arc::new(FakeCluster::new(&["bootstrap-1", "cp-2", "cp-3"]));
+        site.etcd = Some((members.clone(), Duration::ZERO));
+        let life = site.live();
+        let holder = Arc::new(Mutex::new("bootstrap-1"));
+        for name in ["bootstrap-1", "cp-2", "cp-3"] {
+            life.connect(&host(name, "cp-2", &holder));
+        }
+        let (retcode, data) = run(&life, "orchestrate.leader", "bootstrap-1", 60);
+        assert_eq!(retcode, 0, "{data}");
+        assert_eq!(members.leader().as_deref(), Some(leader), "{data}");
+    }
+}
+
 #[test]
 fn a_host_that_is_off_is_left_out_where_the_step_says_so() {
     let site = site();

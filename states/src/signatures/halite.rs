@@ -450,8 +450,9 @@ pub(super) const SIGNATURES: &[Signature] = &[
     ),
     step(
         "etcd_leader_moved_off",
-        "If a host's member of etcd is the leader, moves the leadership to the member on the host with the virtual address, or \
-         else to the member that has applied most. Does nothing if no other member can lead.",
+        "If a host's member of etcd is the leader, moves the leadership to the member on another host: the one with the virtual \
+         address, or the one that takes it next, or else the one whose member has applied most. Does nothing if no other member \
+         can lead.",
         &[MEMBER, TIMEOUT],
     ),
     step(
