@@ -51,6 +51,29 @@ impl StepRunner<'_> {
         Ok(())
     }
 
+    /// Adds to the failure of a gate that its run leaves the host drained.
+    pub(super) fn with_drained_host(&self, chunk: &Chunk, failure: Failure) -> Failure {
+        let node_of = |chunk: &Chunk| Args::new(chunk).text("node").ok().flatten();
+        let own = node_of(chunk).filter(|_| is_gate(chunk));
+        let has_succeeded = |index: usize| {
+            let step = self.recorder.step(index);
+            step.is_some_and(|step| step.status == StepStatus::Succeeded)
+        };
+        let is_drained = self.low.chunks.iter().enumerate().any(|(index, other)| {
+            other.state == "halite"
+                && other.fun == "drain"
+                && node_of(other) == own
+                && has_succeeded(index)
+        });
+        match own {
+            Some(node) if is_drained => Failure::new(format!(
+                "{}; {node} stays drained, and the same command continues",
+                failure.text()
+            )),
+            _ => failure,
+        }
+    }
+
     fn between(&self, index: usize) -> Option<BTreeSet<usize>> {
         steps_between(self.low, index, |index| self.recorder.step(index))
     }
@@ -184,9 +207,11 @@ mod tests {
         chain(&[
             ("upgrade_turn", json!({})),
             ("etcd_quorum_allows", json!({})),
+            ("etcd_leader_moved_off", json!({})),
             ("vip_moved_off", json!({})),
             ("state", json!({"sls": ["custom.hooks.pre_drain"]})),
             ("drain", json!({})),
+            ("vip_moved_off", json!({})),
             ("state", json!({"sls": ["halite.base.etcd"]})),
             ("state", json!({"highstate": true})),
         ])
@@ -196,20 +221,21 @@ mod tests {
     fn gates_are_asked_again_until_a_host_has_begun_to_change() {
         use StepStatus::{Running, Waiting};
         let (low, job) = (upgrade(), [JobId::from_number(2)]);
-        for at in 1..=3 {
-            assert_eq!(asked(&low, at, Waiting, &[]), [0, 1, 2], "{at}");
+        for at in 1..=4 {
+            assert_eq!(asked(&low, at, Waiting, &[]), [0, 1, 2, 3, 6], "{at}");
         }
         // A hook that has not reached the host, and one that has. The drain makes no job.
-        assert_eq!(asked(&low, 3, Running, &[]), [0, 1, 2]);
-        assert_eq!(asked(&low, 3, Running, &job), [1, 2]);
-        assert_eq!(asked(&low, 4, Running, &[]), [1, 2]);
-        assert_eq!(asked(&low, 5, Waiting, &[]), [1, 2]);
+        assert_eq!(asked(&low, 4, Running, &[]), [0, 1, 2, 3, 6]);
+        assert_eq!(asked(&low, 4, Running, &job), [1, 2, 3, 6]);
+        assert_eq!(asked(&low, 5, Running, &[]), [1, 2, 3, 6]);
+        assert_eq!(asked(&low, 6, Running, &[]), [1, 2, 3, 6]);
+        assert_eq!(asked(&low, 7, Waiting, &[]), [1, 2, 3, 6]);
         // The master ended, or was isolated, before it sent the job.
-        assert_eq!(asked(&low, 5, Running, &[]), [1, 2]);
-        assert!(asked(&low, 5, Running, &job).is_empty());
-        assert!(asked(&low, 6, Waiting, &[]).is_empty());
+        assert_eq!(asked(&low, 7, Running, &[]), [1, 2, 3, 6]);
+        assert!(asked(&low, 7, Running, &job).is_empty());
+        assert!(asked(&low, 8, Waiting, &[]).is_empty());
         let between = steps_between(&low, 1, |index| Some(step(index, Waiting, &[])));
-        assert_eq!(between, Some(BTreeSet::from([2, 3, 4])));
+        assert_eq!(between, Some(BTreeSet::from([2, 3, 4, 5, 6])));
     }
 
     #[test]

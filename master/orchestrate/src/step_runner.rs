@@ -119,7 +119,7 @@ impl StepRunner<'_> {
             .await
         };
         if let Some(outcome) = ended {
-            return outcome;
+            return outcome.map_err(|failure| self.with_drained_host(chunk, failure));
         }
         self.rows(index).await?;
         let by = self.recorder.cancellation().requested().await;

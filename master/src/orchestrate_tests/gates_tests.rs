@@ -25,6 +25,12 @@ const TREE: &[(&str, &str)] = &[
          drained:\n  halite.drain:\n    - node: worker-1\n    - timeout: 20\n    - require: [{halite: leader}]\n\
          etcd:\n  halite.state:\n    - tgt: worker-1\n    - sls: [one]\n    - require: [{halite: drained}]\n",
     ),
+    (
+        "orchestrate/drained.sls",
+        "drained:\n  halite.drain:\n    - node: worker-1\n    - timeout: 20\n\
+         may-restart:\n  halite.etcd_quorum_allows:\n    - node: worker-1\n    - timeout: 1\n    - require: [{halite: drained}]\n\
+         etcd:\n  halite.state:\n    - tgt: worker-1\n    - sls: [one]\n    - require: [{halite: may-restart}]\n",
+    ),
 ];
 
 /// The answer while all members serve, and while the member in question does not.
@@ -172,6 +178,28 @@ fn the_leader_is_moved_off_again() {
     let (retcode, data) = run.resume();
     assert_eq!(retcode, 0, "{data}");
     assert_eq!(run.cluster.leader().as_deref(), Some("cp-3"), "{data}");
+}
+
+/// Another member has failed during the drain.
+#[test]
+fn a_gate_that_refuses_after_the_drain_names_the_drained_host() {
+    let mut site = Site::new(TREE);
+    let cluster = FakeCluster::new(&["cp-1", "cp-2", "worker-1"]);
+    cluster.stop("cp-2");
+    site.etcd = Some((Arc::new(cluster), Duration::ZERO));
+    site.api.put(ready_node("worker-1"));
+    let worker = ScriptedMinion::new("worker-1");
+    let life = site.live();
+    life.connect(&worker);
+    let (retcode, data) = orchestrate(&life, request("orchestrate.drained", &json!({})));
+    assert_eq!(retcode, 1, "{data}");
+    for part in [
+        "cannot continue with worker-1: 2 of 3 voting members",
+        "worker-1 stays drained, and the same command continues",
+    ] {
+        assert!(data.contains(part), "{part:?} is not in {data}");
+    }
+    assert!(applied(&worker).is_empty(), "the work has not started");
 }
 
 #[test]
