@@ -129,6 +129,7 @@ fn an_upgrade_takes_the_members_one_by_one_and_then_the_others() {
             "halite.images.ahead w-1,w-2 0.2.0",
             "upgrade_turn cp-1 0.2.0",
             "etcd_quorum_allows cp-1",
+            "etcd_leader_moved_off cp-1",
             "vip_moved_off cp-1",
             "halite.base.etcd cp-1 0.2.0",
             "halite.base.control_plane.running cp-1 0.2.0",
@@ -137,6 +138,7 @@ fn an_upgrade_takes_the_members_one_by_one_and_then_the_others() {
             "uncordon cp-1",
             "upgrade_turn a-cp 0.2.0",
             "etcd_quorum_allows a-cp",
+            "etcd_leader_moved_off a-cp",
             "vip_moved_off a-cp",
             "halite.base.etcd a-cp 0.2.0",
             "halite.base.control_plane.running a-cp 0.2.0",
@@ -209,8 +211,12 @@ fn an_upgrade_backs_up_first_and_drains_each_host_before_it_changes() {
             "halite.images.ahead f-1,w-1,w-2 0.2.0",
             "upgrade_turn cp-1 0.2.0",
             "etcd_quorum_allows cp-1",
+            "etcd_leader_moved_off cp-1",
             "vip_moved_off cp-1",
             "drain cp-1",
+            "etcd_quorum_allows cp-1",
+            "etcd_leader_moved_off cp-1",
+            "vip_moved_off cp-1",
             "halite.base.etcd cp-1 0.2.0",
             "halite.base.control_plane.running cp-1 0.2.0",
             "highstate cp-1 0.2.0",
@@ -261,8 +267,12 @@ fn the_next_minor_version_has_its_rights_first_and_is_never_under_running_pods()
     // The new kubelet replaces all static pods once more.
     let host = at("highstate cp-1 0.2.0");
     assert_eq!(
-        steps[host - 2..host],
-        ["etcd_quorum_allows cp-1", "vip_moved_off cp-1"]
+        steps[host - 3..host],
+        [
+            "etcd_quorum_allows cp-1",
+            "etcd_leader_moved_off cp-1",
+            "vip_moved_off cp-1"
+        ]
     );
     assert!(at("halite.base.control_plane.running cp-1 0.2.0") < at("highstate cp-1 0.2.0"));
     assert!(at("highstate cp-1 0.2.0") < at("highstate master 0.2.0"));
@@ -363,6 +373,7 @@ fn a_return_takes_the_hosts_in_the_reverse_order() {
     let at = |wanted: &str| steps.iter().position(|step| step == wanted).unwrap();
     let order = [
         "etcd_quorum_allows cp-1",
+        "etcd_leader_moved_off cp-1",
         "vip_moved_off cp-1",
         "drain cp-1",
         "halite.base.kubelet cp-1 0.2.0",

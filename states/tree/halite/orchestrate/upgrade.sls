@@ -81,6 +81,24 @@
     - require:
         - halite: {{ previous }}
 {%- endmacro %}
+{#- The gates of a host whose member of etcd and API server stop: etcd can do without the member, the
+    member does not lead, and another host has the virtual address. While the leadership moves, etcd
+    drops the writes that a follower forwards, without an answer. So the leader moves before the
+    address, and to the host that takes the address next. -#}
+{%- set gates = {
+  'may-restart': ('halite.etcd_quorum_allows', 900),
+  'leader': ('halite.etcd_leader_moved_off', 60),
+  'vip': ('halite.vip_moved_off', 120),
+} %}
+{%- macro asked(id, gate, name, previous) %}
+
+{{ id }}:
+  {{ gates[gate][0] }}:
+    - node: {{ name }}
+    - timeout: {{ gates[gate][1] }}
+    - require:
+        - halite: {{ previous }}
+{%- endmacro %}
 
 # No host joins or leaves etcd until this run has ended, and no other upgrade runs.
 turn:
@@ -193,29 +211,15 @@ objects-ahead:
 {%-   set is_member = 'etcd' in pillar.halite.nodes[name].roles %}
 {%-   set is_control_plane = 'control-plane' in pillar.halite.nodes[name].roles %}
 {%-   set is_node = pillar.halite.nodes[name].runs.containers %}
+{%-   set own_gates = (['may-restart', 'leader'] if is_member else []) + (['vip'] if is_control_plane else []) %}
 {{- turn(name ~ '-turn', [name], ns.previous) }}
 {%-   set ns.previous = name ~ '-turn' %}
-{%-   if is_member %}
-
-# One after the other, only while etcd can do without this one. A member that does not start gets
-# its old manifest back, and the run ends here, with the cluster serving.
-{{ name }}-may-restart:
-  halite.etcd_quorum_allows:
-    - node: {{ name }}
-    - require:
-        - halite: {{ ns.previous }}
-{%-     set ns.previous = name ~ '-may-restart' %}
-{%-   endif %}
-{%-   if is_control_plane %}
-
-{{ name }}-vip:
-  halite.vip_moved_off:
-    - node: {{ name }}
-    - timeout: 120
-    - require:
-        - halite: {{ ns.previous }}
-{%-     set ns.previous = name ~ '-vip' %}
-{%-   endif %}
+{#- One host after the other. A member that does not start gets its old manifest back, and the run
+    ends there, with the cluster serving. -#}
+{%-   for gate in own_gates %}
+{{- asked(name ~ '-' ~ gate, gate, name, ns.previous) }}
+{%-     set ns.previous = name ~ '-' ~ gate %}
+{%-   endfor %}
 {%-   if drains and is_node %}
 {%-     if 'pre_drain' in hooks %}
 {{- hook(name ~ '-pre-drain', name, 'pre_drain', ns.previous, 'fail') }}
@@ -228,6 +232,11 @@ objects-ahead:
     - require:
         - halite: {{ ns.previous }}
 {%-     set ns.previous = name ~ '-drained' %}
+{#- A drain may take minutes, in which another host may have failed. -#}
+{%-     for gate in own_gates %}
+{{- asked(name ~ '-drained-' ~ gate, gate, name, ns.previous) }}
+{%-       set ns.previous = name ~ '-drained-' ~ gate %}
+{%-     endfor %}
 {%-   endif %}
 {%-   if back and is_node %}
 
@@ -265,26 +274,11 @@ objects-ahead:
         - halite: {{ ns.previous }}
 {%-     set ns.previous = name ~ '-control-plane' %}
 {%-   endif %}
-{%-   if minor.changes and is_member %}
-
-# The new kubelet replaces the static pods once more.
-{{ name }}-may-restart-again:
-  halite.etcd_quorum_allows:
-    - node: {{ name }}
-    - require:
-        - halite: {{ ns.previous }}
-{%-     set ns.previous = name ~ '-may-restart-again' %}
-{%-   endif %}
-{%-   if minor.changes and is_control_plane %}
-
-{{ name }}-vip-again:
-  halite.vip_moved_off:
-    - node: {{ name }}
-    - timeout: 120
-    - require:
-        - halite: {{ ns.previous }}
-{%-     set ns.previous = name ~ '-vip-again' %}
-{%-   endif %}
+{#- The new kubelet replaces the static pods once more. -#}
+{%-   for gate in own_gates if minor.changes %}
+{{- asked(name ~ '-' ~ gate ~ '-again', gate, name, ns.previous) }}
+{%-     set ns.previous = name ~ '-' ~ gate ~ '-again' %}
+{%-   endfor %}
 
 # The kubelet, containerd, and everything else.
 {{ name }}-host:

@@ -32,7 +32,7 @@ const ASKED_LAST: &str = "cp-3-host";
 const EARLIER: u32 = 3;
 
 /// The steps after which the loss of a host has the same effect as after another step.
-const LEFT_OUT: [&str; 8] = [
+const LEFT_OUT: [&str; 12] = [
     // Steps of the master, and of hosts that serve bundles, up to `standbys`: as after `standbys`.
     "turn",
     "servers",
@@ -45,6 +45,12 @@ const LEFT_OUT: [&str; 8] = [
     // The master has queried the members, and does not contact the host before `cp-3-vip` has
     // ended.
     "cp-3-may-restart",
+    "cp-3-leader",
+    // The same again: as after `cp-3-drained`. When the last one has ended, the next step is on the
+    // lost host: as after `cp-3-etcd`.
+    "cp-3-drained-may-restart",
+    "cp-3-drained-leader",
+    "cp-3-drained-vip",
     // The host has the release, and no step contacts it any more.
     "cp-3-ready",
     "cp-3-uncordoned",

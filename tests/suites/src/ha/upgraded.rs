@@ -275,9 +275,15 @@ mod tests {
     #[test]
     fn an_upgrade_has_steps_of_each_host() {
         let steps = steps_of_upgrade().unwrap();
-        assert_eq!(steps.len(), 40, "{steps:?}");
+        assert_eq!(steps.len(), 52, "{steps:?}");
         assert_eq!(steps.last().map(String::as_str), Some("image-servers"));
-        for step in ["backup", "cp-1-turn", "cp-3-uncordoned", "worker-1-drained"] {
+        for step in [
+            "backup",
+            "cp-1-turn",
+            "cp-2-drained-leader",
+            "cp-3-uncordoned",
+            "worker-1-drained",
+        ] {
             assert!(steps.iter().any(|own| own == step), "{step}: {steps:?}");
         }
     }
