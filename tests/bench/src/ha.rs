@@ -133,7 +133,12 @@ impl Table {
         let mut value = format!("{} ({writes} writes)", seconds(measured.gap.length));
         let is_short = measured.gap.length <= most;
         if !is_short {
-            value += &format!(", errors: {:?}", measured.gap.errors);
+            value += &format!(
+                ", {} after the start of the writes, address on {:?}, errors: {:?}",
+                seconds(measured.gap.from),
+                measured.gap_holders,
+                measured.gap.errors
+            );
         }
         self.aim(
             what,

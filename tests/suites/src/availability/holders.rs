@@ -54,6 +54,15 @@ impl Samples {
         holders.cloned().collect()
     }
 
+    /// The hosts that held the address at some time between these two.
+    #[must_use]
+    pub fn holders_between(&self, from: Duration, to: Duration) -> BTreeSet<String> {
+        let before = self.changes.iter().rposition(|(at, _)| *at <= from);
+        let during = self.changes.iter().skip(before.unwrap_or_default());
+        let during = during.take_while(|(at, _)| *at <= to);
+        during.flat_map(|(_, holders)| holders).cloned().collect()
+    }
+
     /// The longest time for which no host held the address.
     #[must_use]
     pub fn longest_free(&self) -> Duration {
@@ -270,6 +279,11 @@ Local:
             moved.holders(),
             ["cp-1", "cp-2", "cp-3"].map(str::to_owned).into()
         );
+        let between = |from, to| moved.holders_between(at(from), at(to)).into_iter();
+        assert!(between(10, 90).eq(["cp-1"]));
+        assert!(between(50, 110).eq(["cp-2"]));
+        assert!(between(130, 170).eq(["cp-1", "cp-2", "cp-3"]));
+        assert!(between(200, 300).eq(["cp-1"]));
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! The record of a write loop: acknowledged writes, failures, and the longest gap.
 
 use std::collections::BTreeSet;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
 
@@ -21,6 +21,9 @@ pub struct Write {
 /// All writes of one loop, in their order.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct WriteRecord {
+    /// The moment at which the loop was started, by the clock of the program that started it.
+    #[serde(skip)]
+    pub started: Option<Instant>,
     /// The writes.
     pub writes: Vec<Write>,
     /// The end of the loop.
@@ -129,6 +132,7 @@ mod tests {
             error: error.map(str::to_owned),
         };
         WriteRecord {
+            started: None,
             writes: writes.iter().enumerate().map(write).collect(),
             end: at(end),
         }

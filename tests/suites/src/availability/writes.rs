@@ -111,6 +111,7 @@ pub fn serve(target: Target) -> Result<()> {
 #[derive(Debug)]
 pub struct Loop {
     child: Child,
+    started: Instant,
 }
 
 impl Loop {
@@ -122,6 +123,7 @@ impl Loop {
 
     /// Starts a loop in the network namespace of that file.
     pub fn start_in(namespace: &Path, target: &Target) -> Result<Self> {
+        let started = Instant::now();
         let child = Command::new("nsenter")
             .arg(format!("--net={}", namespace.display()))
             .arg(halite_lab::command::this_program())
@@ -132,7 +134,7 @@ impl Loop {
             .stderr(Stdio::piped())
             .spawn()
             .context("cannot start a write loop")?;
-        Ok(Self { child })
+        Ok(Self { child, started })
     }
 
     /// Stops the loop and returns its record.
@@ -145,7 +147,12 @@ impl Loop {
             output.status,
             String::from_utf8_lossy(&output.stderr)
         );
-        serde_json::from_slice(&output.stdout).context("the write loop printed no record")
+        let record: WriteRecord =
+            serde_json::from_slice(&output.stdout).context("the write loop printed no record")?;
+        Ok(WriteRecord {
+            started: Some(self.started),
+            ..record
+        })
     }
 }
 

@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::net::Ipv4Addr;
 use std::path::PathBuf;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, anyhow, ensure};
 use base64::Engine as _;
@@ -67,6 +67,8 @@ pub struct Measured {
     pub acknowledged: usize,
     /// The longest time without an acknowledged write.
     pub gap: Gap,
+    /// The hosts that held the address at some time in it.
+    pub gap_holders: BTreeSet<String>,
     /// The failures of all writes, in other gaps too.
     pub errors: BTreeSet<String>,
     /// The hosts that held the address at some time.
@@ -110,6 +112,7 @@ impl Measured {
             gap,
             shared,
             pause,
+            gap_holders: _,
             errors: _,
             holders: _,
         } = self;
@@ -289,12 +292,18 @@ pub(crate) fn at_the_vip(
 
 /// Measures writes and the hosts that hold the address in that time.
 fn sampled(cluster: &Cluster, write: impl FnOnce() -> Result<WriteRecord>) -> Result<Measured> {
+    let start = Instant::now();
     let sampler = Sampler::start(&cluster.control_planes(), VIP);
     let record = write()?;
     let held = sampler.end()?;
+    let gap = record.longest_gap();
+    // The times of the writes count from the start of their loop.
+    let writes = record.started.unwrap_or(start);
+    let from = writes.saturating_duration_since(start) + gap.from;
     Ok(Measured {
         acknowledged: record.acknowledged().len(),
-        gap: record.longest_gap(),
+        gap_holders: held.holders_between(from, from + gap.length),
+        gap,
         errors: record.errors(),
         holders: held.holders(),
         shared: held.longest_shared(),
