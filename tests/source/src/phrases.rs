@@ -163,7 +163,7 @@ fn other_comments_and_documents_are_idiomatic() {
     let patterns = Patterns::new();
     let mut findings = Vec::new();
     let endings = [
-        ".rs", ".md", ".sls", ".j2", ".jinja", ".proto", ".yaml", ".toml",
+        ".rs", ".md", ".sls", ".j2", ".jinja", ".proto", ".yaml", ".toml", ".txt", ".5",
     ];
     for file in tree::files(&endings) {
         if QUOTING.contains(&file.path.as_str()) {
