@@ -7,7 +7,6 @@ mod certs;
 mod config;
 mod context;
 mod destroy;
-mod duration;
 mod etcd;
 mod events;
 mod health;
@@ -42,7 +41,6 @@ pub use self::certs::{Certs, CertsCsr, CertsImport, CertsRenew, CertsRotate, Rot
 pub use self::config::{Config, ConfigPath, ConfigWizard};
 pub use self::context::Context;
 pub use self::destroy::DestroyCluster;
-pub use self::duration::shown;
 pub use self::etcd::{Etcd, EtcdDefrag, EtcdRecover};
 pub use self::events::Events;
 pub use self::health::Health;

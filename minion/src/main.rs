@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 use clap::Parser as _;
+use halite_cli::duration::shown;
 use halite_cli::minion::{Arguments, Command, DEFAULT_PATH, Output};
 use halite_cli::notify::notify;
 use halite_cli::output;
@@ -87,10 +88,11 @@ async fn run(command: Command) -> anyhow::Result<ExitCode> {
         Command::Update { limit } => {
             log(tracing::Level::INFO);
             let paths = update::Paths::of_host(std::env::current_exe()?);
-            let limits = update::UpdateLimits::of_host(Duration::from_secs(limit));
+            let limits = update::UpdateLimits::of_host(limit);
             if !update::carry_out(&mut update::Systemd, &paths, limits).await? {
                 anyhow::bail!(
-                    "the new minion did not reach the master within {limit} s; the previous one runs again"
+                    "the new minion did not reach the master within {}; the previous one runs again",
+                    shown(limit)
                 );
             }
             tracing::info!("the new minion has reached the master");

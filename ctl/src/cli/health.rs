@@ -3,8 +3,7 @@
 use std::time::Duration;
 
 use clap::Args;
-
-use super::duration::duration;
+use halite_cli::duration::duration;
 
 /// `ctl health`.
 #[derive(Debug, Args)]

@@ -3,9 +3,8 @@
 use std::time::Duration;
 
 use clap::{Args, Subcommand};
+use halite_cli::duration::duration;
 use halite_proto::ids::MinionId;
-
-use super::duration::duration;
 
 /// `ctl key`.
 #[derive(Debug, Subcommand)]

@@ -4,8 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, Subcommand};
-
-use super::duration::duration;
+use halite_cli::duration::duration;
 
 /// `ctl kubeconfig`.
 #[derive(Debug, Args)]

@@ -6,11 +6,11 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use clap::{Args, Subcommand};
+use halite_cli::duration::{duration, duration_or_zero};
 use halite_names::{NodeName, NodeNameError};
 use halite_preflight::checks::{CHECKS, Scope};
 use halite_proto::ids::MinionId;
 
-use super::duration::{duration, duration_or_zero};
 use crate::ssh::SshUser;
 
 /// `ctl node`.

@@ -3,8 +3,7 @@
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
-
-use super::duration::duration;
+use halite_cli::duration::duration;
 
 /// `ctl operator`.
 #[derive(Debug, Subcommand)]

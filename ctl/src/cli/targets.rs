@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use clap::Args;
+use halite_cli::duration::duration;
 use halite_proto::ids::MinionId;
 
-use super::duration::duration;
 use super::upgrade::batch;
 
 /// The kind of the target expression.

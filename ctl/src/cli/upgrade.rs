@@ -3,8 +3,7 @@
 use std::time::Duration;
 
 use clap::{Args, Subcommand, ValueEnum};
-
-use super::duration::duration;
+use halite_cli::duration::duration;
 
 /// `ctl upgrade`.
 #[derive(Debug, Args)]

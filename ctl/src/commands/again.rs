@@ -4,7 +4,9 @@
 use std::fmt::Display;
 use std::time::Duration;
 
-use crate::cli::{DrainedPods, NodeRemove, shown};
+use halite_cli::duration::shown;
+
+use crate::cli::{DrainedPods, NodeRemove};
 
 /// The default time limit of a drain, which needs no option.
 const DRAIN: Duration = Duration::from_mins(15);

@@ -1,8 +1,11 @@
 //! The command line of the minion.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use clap::{Parser, Subcommand, ValueEnum};
+
+use crate::duration::duration;
 
 /// Default path of the configuration.
 pub const DEFAULT_PATH: &str = "/etc/halite/minion.yaml";
@@ -66,9 +69,9 @@ pub enum Command {
     /// Restarts the minion with its new program, and restores this program if the new one does not
     /// reach the master.
     Update {
-        /// Seconds within which the new program must reach the master.
-        #[arg(long, default_value_t = 60)]
-        limit: u64,
+        /// Time within which the new program must reach the master, for example 30s or 5m.
+        #[arg(long, default_value = "1m", value_name = "TIME", value_parser = duration)]
+        limit: Duration,
     },
 }
 
@@ -79,4 +82,26 @@ pub enum Output {
     Text,
     /// For programs.
     Json,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_limit_of_an_update_has_a_unit() {
+        let limit = |words: &[&str]| {
+            let words = [&["halite-minion", "update"], words].concat();
+            match Arguments::try_parse_from(words).map(|arguments| arguments.command) {
+                Ok(Command::Update { limit }) => Ok(limit),
+                Ok(other) => panic!("{other:?}"),
+                Err(error) => Err(error.to_string()),
+            }
+        };
+        assert_eq!(limit(&[]), Ok(Duration::from_mins(1)));
+        assert_eq!(limit(&["--limit", "30s"]), Ok(Duration::from_secs(30)));
+        assert_eq!(limit(&["--limit", "5m"]), Ok(Duration::from_mins(5)));
+        let error = limit(&["--limit", "60"]).unwrap_err();
+        assert!(error.contains("a time with its unit"), "{error}");
+    }
 }
