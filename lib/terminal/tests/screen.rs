@@ -1,5 +1,7 @@
 //! The visible screen on terminals of 80 and 120 columns.
 
+use std::process::Command;
+
 use halite_terminal::{Format, Screen};
 use halite_testkit::pty::Pty;
 use serde_json::json;
@@ -80,6 +82,48 @@ fn a_host_writes_only_its_own_line_and_colours_are_sequences() {
     );
     if screen.paint().colour {
         assert!(pty.coloured().contains("\x1b[32m"), "{:?}", pty.coloured());
+    }
+}
+
+/// The variable with the colours that a process of the test below must have.
+const EXPECTED: &str = "HALITE_TEST_COLOURS";
+
+#[test]
+fn the_environment_decides_about_colours() {
+    if let Ok(expected) = std::env::var(EXPECTED) {
+        let mut pty = Pty::new(80, 24);
+        let mut screen = screen(&pty, Format::Table);
+        let mark = screen.paint().good("✓");
+        screen.line(format!("{mark} done"));
+        assert_eq!(pty.lines(), ["✓ done"]);
+        let coloured = pty.coloured();
+        assert_eq!(
+            coloured.contains("\x1b[32m"),
+            expected == "yes",
+            "{coloured:?}"
+        );
+        return;
+    }
+    for (variables, expected) in [
+        (&[("TERM", "xterm")][..], "yes"),
+        (&[("TERM", "xterm"), ("NO_COLOR", "1")], "no"),
+        (&[("TERM", "xterm"), ("CLICOLOR", "0")], "no"),
+        (&[("TERM", "dumb")], "no"),
+        (&[("TERM", "dumb"), ("CLICOLOR_FORCE", "1")], "yes"),
+    ] {
+        // The environment of this process is that of all its tests.
+        let mut command = Command::new(std::env::current_exe().unwrap());
+        command.args(["--exact", "the_environment_decides_about_colours"]);
+        for name in ["NO_COLOR", "CLICOLOR", "CLICOLOR_FORCE", "CI"] {
+            command.env_remove(name);
+        }
+        command.envs(variables.iter().copied());
+        let output = command.env(EXPECTED, expected).output().unwrap();
+        let said = String::from_utf8_lossy(&output.stdout);
+        assert!(
+            output.status.success() && said.contains("1 passed"),
+            "{variables:?}: {said}"
+        );
     }
 }
 

@@ -70,6 +70,11 @@ const FORBIDDING: [(&str, &str, &str); 3] = [
 
 /// The options of `unshare` that work for this user on this machine.
 pub(super) fn options() -> io::Result<Vec<&'static str>> {
+    options_of(&["unshare"])
+}
+
+/// As [`options`], for the user with whom this command line starts `unshare`.
+fn options_of(unshare: &[&str]) -> io::Result<Vec<&'static str>> {
     let mut refused = Vec::new();
     for further in [&[][..], &AS_USER] {
         let options = [further, &SEPARATE].concat();
@@ -78,7 +83,9 @@ pub(super) fn options() -> io::Result<Vec<&'static str>> {
             "-c",
             "mount --bind /dev/null /dev/null && mount -t proc proc /proc",
         ];
-        match run(Command::new("unshare").args(&options).args(try_it)) {
+        let mut command = Command::new(unshare[0]);
+        command.args(&unshare[1..]).args(&options).args(try_it);
+        match run(&mut command) {
             Ok(_) => return Ok(options),
             Err(error) => refused.push(error.to_string()),
         }
@@ -226,6 +233,33 @@ mod tests {
         assert!(of("restrict_unprivileged_userns", "1").contains("apparmor"));
         let text = of("max_user_namespaces", "63000");
         assert!(text.starts_with("run it as root"), "{text}");
+    }
+
+    #[test]
+    fn an_ordinary_user_gets_a_user_namespace_or_the_reason() {
+        let as_nobody = [
+            "setpriv",
+            "--reuid=65534",
+            "--regid=65534",
+            "--clear-groups",
+            "unshare",
+        ];
+        let is_root = fs::metadata("/proc/self").unwrap().uid() == 0;
+        let unshare = if is_root {
+            &as_nobody[..]
+        } else {
+            &as_nobody[4..]
+        };
+        match options_of(unshare) {
+            Ok(options) => assert_eq!(options[..AS_USER.len()], AS_USER),
+            Err(error) => {
+                let text = error.to_string();
+                assert!(
+                    text.contains("; in a user namespace: ") && text.contains("as root"),
+                    "{text}"
+                );
+            }
+        }
     }
 
     #[test]
