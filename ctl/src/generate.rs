@@ -2,7 +2,7 @@
 //! command lines.
 //!
 //! `ctl` generates them for the daemons, too, so that the minion, which is on every host, does not
-//! contain the generator.
+//! contain the generator. A host without `ctl` has no pages.
 
 use std::fs;
 use std::io::ErrorKind;
@@ -30,55 +30,61 @@ const PAGES: &[(&str, &str, &str)] = &[
     ),
 ];
 
+/// The programs with pages, each with the section.
+const PROGRAMS: &[(&str, &str)] = &[("ctl", "1"), ("halite-master", "8"), ("halite-minion", "8")];
+
 /// Writes the files into a new directory, with one directory for each package; if `installed`,
-/// writes only those of `ctl`, into an existing directory.
+/// writes all into one existing directory.
 ///
 /// # Errors
 /// The directory exists already, or a file cannot be written.
 pub fn write(directory: &Path, installed: bool) -> anyhow::Result<()> {
     if installed {
-        remove_pages(&directory.join("man/man1"))?;
-        pages(directory, command(), "1", &[])?;
-        return completions(directory);
-    }
-    if directory.exists() {
+        for (program, section) in PROGRAMS {
+            remove_pages(directory, program, section)?;
+        }
+    } else if directory.exists() {
         bail!(
             "{} exists already; name a new directory",
             directory.display()
         );
     }
-    pages(&directory.join("halite-ctl"), command(), "1", &[])?;
+    let package = |name: &str| match installed {
+        true => directory.to_owned(),
+        false => directory.join(name),
+    };
+    pages(&package("halite-ctl"), command(), "1", &[])?;
     pages(
-        &directory.join("halite-master"),
+        &package("halite-master"),
         master::Cli::command(),
         "8",
         &["halite-master.yaml(5)"],
     )?;
     pages(
-        &directory.join("halite-minion"),
+        &package("halite-minion"),
         minion::Arguments::command(),
         "8",
         &["halite-minion.yaml(5)"],
     )?;
-    for (package, name, text) in PAGES {
-        put(
-            &directory.join(package).join("man/man5").join(name),
-            text.as_bytes(),
-        )?;
+    for (name, page, text) in PAGES {
+        put(&package(name).join("man/man5").join(page), text.as_bytes())?;
     }
-    completions(&directory.join("halite-ctl"))
+    completions(&package("halite-ctl"))
 }
 
-/// Removes the pages of `ctl` that an earlier version wrote.
-fn remove_pages(directory: &Path) -> anyhow::Result<()> {
-    let entries = match fs::read_dir(directory) {
+/// Removes the pages of a program that an earlier version wrote.
+fn remove_pages(directory: &Path, program: &str, section: &str) -> anyhow::Result<()> {
+    let directory = directory.join(format!("man/man{section}"));
+    let entries = match fs::read_dir(&directory) {
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
         entries => entries.with_context(|| format!("cannot read {}", directory.display()))?,
     };
     for entry in entries {
         let path = entry?.path();
         let name = path.file_name().unwrap_or_default().to_string_lossy();
-        if name == "ctl.1" || (name.starts_with("ctl-") && name.ends_with(".1")) {
+        let page = name.strip_suffix(&format!(".{section}"));
+        let rest = page.and_then(|page| page.strip_prefix(program));
+        if rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('-')) {
             let removed = fs::remove_file(&path);
             removed.with_context(|| format!("cannot remove {}", path.display()))?;
         }
@@ -186,18 +192,27 @@ mod tests {
     #[test]
     fn installed_pages_replace_those_of_an_earlier_version_only() {
         let dir = tempfile::tempdir().unwrap();
-        let pages = dir.path().join("man/man1");
-        fs::create_dir_all(&pages).unwrap();
-        for name in ["ctl-gone.1", "ctlx.1", "other.1"] {
-            fs::write(pages.join(name), "").unwrap();
+        let pages = dir.path().join("man");
+        let gone = ["man1/ctl-gone.1", "man8/halite-minion-gone.8"];
+        let foreign = ["man1/ctlx.1", "man1/other.1", "man8/halite-minionx.8"];
+        for name in gone.iter().chain(&foreign) {
+            put(&pages.join(name), b"").unwrap();
         }
         for _ in 0..2 {
             write(dir.path(), true).unwrap();
-            assert!(pages.join("ctl-node-add.1").is_file());
-            assert!(!pages.join("ctl-gone.1").exists());
-            assert!(pages.join("ctlx.1").exists() && pages.join("other.1").exists());
+            for name in [
+                "man1/ctl-node-add.1",
+                "man5/halite-master.yaml.5",
+                "man5/halite-minion.yaml.5",
+                "man8/halite-master.8",
+                "man8/halite-minion-enrol.8",
+            ] {
+                assert!(pages.join(name).is_file(), "{name}");
+            }
+            assert!(gone.iter().all(|name| !pages.join(name).exists()));
+            assert!(foreign.iter().all(|name| pages.join(name).exists()));
         }
-        let page = fs::read_to_string(pages.join("ctl-node-add.1")).unwrap();
+        let page = fs::read_to_string(pages.join("man1/ctl-node-add.1")).unwrap();
         assert!(page.contains("Examples"), "{page}");
     }
 

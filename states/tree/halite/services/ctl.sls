@@ -1,4 +1,4 @@
-{#- `ctl` with its manual pages and completions, on hosts where operators or states run it. -#}
+{#- `ctl` with its completions and the manual pages of all programs, on hosts where operators or states run it. -#}
 
 /usr/local/bin/ctl:
   file.managed:
@@ -8,7 +8,7 @@
     - mode: '0755'
     - force: True
 
-# The program has them in itself: they are always those of its version.
+# The program has them in itself: they are always those of its version. A host without it has none.
 ctl-pages:
   cmd.run:
     - name: /usr/local/bin/ctl generate --installed /usr/local/share
