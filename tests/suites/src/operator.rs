@@ -1,6 +1,8 @@
 //! An operator's work with a finished cluster: every command in every output format, own states,
 //! secrets that stay secret, mistakes at an enrolment.
 
+mod completion;
+mod following;
 mod kubeconfig;
 mod mistakes;
 mod roles;
@@ -69,6 +71,18 @@ const LOOKS: &[&[&str]] = &[
     &["config", "validate"],
     &["bundle", "list"],
     &["bundle", "verify", "/media/halite/halite.iso"],
+    &["node", "list"],
+    &["node", "show", WORKER],
+    &["images"],
+    &["version"],
+    &["certs", "list"],
+    &["etcd", "status"],
+    &["master", "list"],
+    // A directory without a backup.
+    &["backup", "list", "/root"],
+    &["context", "list"],
+    &["upgrade", "status"],
+    &["logs", WORKER, "kubelet", "--lines", "5"],
 ];
 
 /// Limit for a finding that a busy machine has caused to disappear: the API has three seconds for
@@ -86,7 +100,7 @@ fn ctl(cluster: &Cluster, args: &[&str]) -> Result<String> {
 /// problem.
 fn patience(args: &[&str]) -> Duration {
     match args.first() {
-        Some(&("status" | "health")) => PASSING,
+        Some(&("status" | "health" | "etcd" | "master")) => PASSING,
         _ => Duration::ZERO,
     }
 }
@@ -177,6 +191,7 @@ fn commands(cluster: &Cluster) -> Result<Counts> {
         );
     }
     ctl(cluster, &["ping", WORKER])?;
+    completion::is_installed(cluster)?;
     Ok(Counts::ONE)
 }
 

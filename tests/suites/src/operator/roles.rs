@@ -1,11 +1,12 @@
-//! Operators with roles: created, tested with the real programs, revoked, refused.
+//! Operators with roles: created, tested with the real programs, revoked, refused. A viewer follows
+//! the work of others.
 
 use anyhow::{Result, ensure};
-use halite_api::{AuditLine, AuditLog};
+use halite_api::{AuditLine, AuditLog, HostJournal};
 use halite_lab::cluster::{CTL, Cluster, WORKER};
 use halite_lab::wait;
 
-use super::{ctl, patience};
+use super::{ctl, following, patience};
 use crate::ctl_answer;
 use crate::test::Counts;
 
@@ -23,6 +24,7 @@ const MAY: &[(&[&str], [bool; 2])] = &[
     (&["highstate", WORKER, "--test"], [false, true]),
     (&["highstate", WORKER], [false, true]),
     (&["cmd", WORKER, "--", "true"], [false, false]),
+    (&["logs", WORKER, "kubelet"], [false, false]),
     (&["token", "create"], [false, false]),
     (&["kubeconfig"], [false, false]),
     (&["kubeconfig", "list"], [true, true]),
@@ -93,6 +95,12 @@ pub(super) fn roles(cluster: &Cluster) -> Result<Counts> {
         }
     }
     reserved(cluster, &operators)?;
+    let words = ["logs", WORKER, "kubelet", "--lines", "5"];
+    let journal: HostJournal = ctl_answer::of(host, &words)?;
+    ensure!(!journal.lines.is_empty(), "the kubelet has no journal");
+    let [viewer, _] = &operators;
+    following::events(cluster, &viewer.file)?;
+    following::run(cluster, &viewer.file)?;
     for operator in &operators {
         ctl(cluster, &["operator", "revoke", &operator.name, "--yes"])?;
         let (done, said) = operator.says(cluster, &["status"])?;
