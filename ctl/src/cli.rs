@@ -274,6 +274,8 @@ mod guide_tests;
 #[cfg(test)]
 mod loss_tests;
 #[cfg(test)]
+mod preview_tests;
+#[cfg(test)]
 mod reference_tests;
 #[cfg(test)]
 mod tests;

@@ -211,6 +211,7 @@ fn bundles() {
         path: path.clone(),
         elsewhere: None,
         changed: true,
+        would_change: None,
     };
     check("added-bundle", &added);
     let copied = CopiedBundle {

@@ -13,11 +13,14 @@ use halite_cli::output;
 use halite_core::clock::{Clock as _, SystemClock, millis};
 use halite_core::config::Config;
 use halite_core::init;
+use halite_errors::chain;
 use halite_master::audit_journal;
 use halite_master::audit_journal::AuditJournal;
 use halite_master::daemon;
 use halite_master::standby_backup;
-use halite_standby::promote::{Promoted, Promotion, PromotionRequest, Unit};
+use halite_standby::promote::{
+    Promoted, Promotion, PromotionEffect, PromotionPreview, PromotionRequest, Unit,
+};
 use halite_standby::report::{age, report};
 use halite_store::AUDIT_TARGET;
 use tracing_subscriber::filter::{LevelFilter, Targets};
@@ -33,7 +36,8 @@ fn main() -> ExitCode {
             config,
             force,
             cluster,
-        } => promote(&config, &PromotionRequest { force, cluster }),
+            test,
+        } => promote(&config, &PromotionRequest { force, cluster }, test),
         Command::Save { config } => save(&config),
         Command::Run { config } => start_logging().and_then(|()| serve(&config)),
     };
@@ -58,7 +62,7 @@ fn initialise(path: &Path) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn promote(path: &Path, wanted: &PromotionRequest) -> anyhow::Result<()> {
+fn promote(path: &Path, wanted: &PromotionRequest, test: bool) -> anyhow::Result<()> {
     let config = Config::read(path)?;
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
@@ -82,6 +86,9 @@ fn promote(path: &Path, wanted: &PromotionRequest) -> anyhow::Result<()> {
     let minion = Path::new(daemon::MINION);
     let promotion = Promotion::new(&config, minion, &SystemClock, &Systemd)
         .with_notes(|text| output::say(&format!("note      {text}")));
+    if test {
+        return show_preview(&runtime.block_on(promotion.preview(wanted))?, wanted.force);
+    }
     match runtime.block_on(promotion.run(wanted))? {
         Promoted::Done(epoch) => {
             output::say(&format!("master    {}", config.endpoints().join(", ")));
@@ -90,6 +97,28 @@ fn promote(path: &Path, wanted: &PromotionRequest) -> anyhow::Result<()> {
         }
         Promoted::WasMaster => output::say("this host already has the master"),
     }
+    Ok(())
+}
+
+/// Shows what a promotion would do.
+///
+/// # Errors
+/// It would be refused.
+fn show_preview(preview: &PromotionPreview, force: bool) -> anyhow::Result<()> {
+    let effect = match preview.effect {
+        PromotionEffect::Promotes => "this standby would become the master; tokens would be void",
+        PromotionEffect::Resumes => "an interrupted promotion would be resumed",
+        PromotionEffect::TakesBack => "the master of this host would act again",
+        PromotionEffect::Nothing => "this host already has the master",
+    };
+    let word = if force { "ignored" } else { "refused" };
+    for refusal in &preview.refusals {
+        output::say(&format!("{word}   {}", chain(refusal)));
+    }
+    if !force && !preview.refusals.is_empty() {
+        anyhow::bail!("a promotion would be refused; nothing was changed");
+    }
+    output::say(&format!("test      {effect}; nothing was changed"));
     Ok(())
 }
 

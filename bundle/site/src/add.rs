@@ -49,43 +49,74 @@ impl BundleStore {
         progress: &mut dyn FnMut(&str),
     ) -> Result<Added, Error> {
         let sound = VerifiedImage::open(iso, sha256)?;
-        let manifest = sound.manifest();
-        let place = self.path(&manifest.version);
+        let place = self.path(&sound.manifest().version);
         let _lock = self.lock()?;
         self.clear()?;
-        let there = fs::symlink_metadata(&place).is_ok();
-        if there {
-            self.refuse_other(
-                &manifest.version,
-                Manifest::checksum(&sound.bytes).as_bytes(),
-            )?;
-            if !place.is_symlink() && verify(&place, progress)?.is_sound() {
-                return Ok(Added::There);
-            }
-        }
-        let to = if there {
-            files::sibling(&place, "whole")
-        } else {
-            place.clone()
+        let added = self.compare(&sound, progress)?;
+        let to = match added {
+            Added::There => return Ok(added),
+            Added::Replaced => files::sibling(&place, "whole"),
+            Added::New => place.clone(),
         };
         match sound.delta() {
             Some(delta) => {
                 delta_apply::combine(&sound, delta, &self.old(iso, delta)?, &to, progress)?
             }
             None => {
-                Room::at(self.root())?.holds(
-                    Need::for_sizes(sound.image.entries().iter().map(|entry| entry.size)),
-                    self.root(),
-                )?;
+                self.check_room(&sound)?;
                 sound.extract(&to, progress)?;
             }
         }
-        if !there {
+        if added == Added::Replaced {
+            files::put_in_place(&to, &place)?;
+            self.forget(&sound.manifest().version)?;
+        }
+        Ok(added)
+    }
+
+    /// Returns what [`Self::add_image`] would do, and changes nothing. The room that the result of
+    /// a delta needs is not compared.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn preview_image(
+        &self,
+        iso: &Path,
+        sha256: &str,
+        progress: &mut dyn FnMut(&str),
+    ) -> Result<Added, Error> {
+        let sound = VerifiedImage::open(iso, sha256)?;
+        let added = self.compare(&sound, progress)?;
+        match sound.delta() {
+            _ if added == Added::There => {}
+            Some(delta) => drop(self.old(iso, delta)?),
+            None => self.check_room(&sound)?,
+        }
+        Ok(added)
+    }
+
+    /// Compares an image with the bundle of its version on this site.
+    fn compare(
+        &self,
+        sound: &VerifiedImage,
+        progress: &mut dyn FnMut(&str),
+    ) -> Result<Added, Error> {
+        let version = &sound.manifest().version;
+        let place = self.path(version);
+        if fs::symlink_metadata(&place).is_err() {
             return Ok(Added::New);
         }
-        files::put_in_place(&to, &place)?;
-        self.forget(&manifest.version)?;
+        self.refuse_other(version, Manifest::checksum(&sound.bytes).as_bytes())?;
+        if !place.is_symlink() && verify(&place, progress)?.is_sound() {
+            return Ok(Added::There);
+        }
         Ok(Added::Replaced)
+    }
+
+    /// Refuses a whole bundle that does not fit on the disk.
+    fn check_room(&self, sound: &VerifiedImage) -> Result<(), Error> {
+        let need = Need::for_sizes(sound.image.entries().iter().map(|entry| entry.size));
+        Ok(Room::at(self.root())?.holds(need, self.root())?)
     }
 
     /// The bundle that a delta is for.
@@ -119,20 +150,10 @@ impl BundleStore {
         if !place.is_symlink() && place.canonicalize().is_ok_and(|there| there == dir) {
             return Ok(Added::There);
         }
-        let wrong = verify::sizes(&dir, &manifest)?;
-        if !wrong.is_empty() {
-            return Err(Error::content(
-                &dir,
-                format!("it is incomplete:\n  {}", wrong.join("\n  ")),
-            ));
-        }
+        check_sizes(&dir, &manifest)?;
         let _lock = self.lock()?;
         self.clear()?;
-        if fs::symlink_metadata(&place).is_ok() {
-            let checksum = dir.join(manifest::CHECKSUM);
-            let checksum = fs::read(&checksum).map_err(Error::file("read", &checksum))?;
-            self.refuse_other(&manifest.version, &checksum)?;
-        }
+        self.refuse_other_than(&dir, &manifest.version)?;
         let same = manifest::load_same(&place, sha256).is_ok();
         // An installed copy is better than a link.
         if same && !place.is_symlink() {
@@ -155,6 +176,35 @@ impl BundleStore {
         };
         files::put_in_place(&beside, &place)?;
         Ok(added)
+    }
+
+    /// Returns what [`Self::add_directory`] would do, and changes nothing.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn preview_directory(&self, dir: &Path, sha256: &str) -> Result<Added, Error> {
+        let dir = dir.canonicalize().map_err(Error::file("read", dir))?;
+        let manifest = manifest::load_same(&dir, sha256)?;
+        let place = self.path(&manifest.version);
+        check_sizes(&dir, &manifest)?;
+        self.refuse_other_than(&dir, &manifest.version)?;
+        if fs::symlink_metadata(&place).is_err() {
+            return Ok(Added::New);
+        }
+        Ok(match manifest::load_same(&place, sha256) {
+            Ok(_) => Added::There,
+            Err(_) => Added::Replaced,
+        })
+    }
+
+    /// Refuses the bundle in a directory if another one of its version exists.
+    fn refuse_other_than(&self, dir: &Path, version: &BundleVersion) -> Result<(), Error> {
+        if fs::symlink_metadata(self.path(version)).is_err() {
+            return Ok(());
+        }
+        let checksum = dir.join(manifest::CHECKSUM);
+        let checksum = fs::read(&checksum).map_err(Error::file("read", &checksum))?;
+        self.refuse_other(version, &checksum)
     }
 
     /// Refuses a bundle if another one of its version exists. If the target of a link is missing or
@@ -185,6 +235,16 @@ impl BundleStore {
         );
         Err(Error::content(place, message))
     }
+}
+
+/// Refuses the bundle in a directory if files are missing or have another size.
+fn check_sizes(dir: &Path, manifest: &Manifest) -> Result<(), Error> {
+    let wrong = verify::sizes(dir, manifest)?;
+    if wrong.is_empty() {
+        return Ok(());
+    }
+    let message = format!("it is incomplete:\n  {}", wrong.join("\n  "));
+    Err(Error::content(dir, message))
 }
 
 /// The directory of a bundle with the web server's maps, which resolve image names.

@@ -41,6 +41,9 @@ pub enum Bundle {
         bundle: PathBuf,
         #[command(flatten)]
         trust: TrustArgs,
+        /// Verify the bundle and show what would happen; change nothing.
+        #[arg(long)]
+        test: bool,
     },
     /// List the bundles of this site.
     List,

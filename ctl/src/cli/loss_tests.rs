@@ -121,7 +121,7 @@ pub(super) fn rows() -> Vec<Loss> {
 }
 
 /// The names of all subcommands that run something themselves.
-fn runnable(command: &Command, name: &str, found: &mut BTreeSet<String>) {
+pub(super) fn runnable(command: &Command, name: &str, found: &mut BTreeSet<String>) {
     let runs_itself =
         command.get_positionals().count() > 0 || command.is_args_conflicts_with_subcommands_set();
     if !name.is_empty() && (!command.has_subcommands() || runs_itself) {
@@ -133,7 +133,8 @@ fn runnable(command: &Command, name: &str, found: &mut BTreeSet<String>) {
     }
 }
 
-fn find<'a>(command: &'a Command, name: &str) -> &'a Command {
+/// The subcommand with this name.
+pub(super) fn find<'a>(command: &'a Command, name: &str) -> &'a Command {
     name.split(' ').fold(command, |command, word| {
         let found = command.find_subcommand(word);
         found.unwrap_or_else(|| panic!("there is no command {name}"))

@@ -72,4 +72,7 @@ pub struct MasterPromote {
     /// Only make this host the master's; do not move the other hosts to the new master.
     #[arg(long)]
     pub no_wait: bool,
+    /// Show whether the copy is complete, how old it is, and what would be lost; change nothing.
+    #[arg(long)]
+    pub test: bool,
 }

@@ -14,6 +14,7 @@ fn every_kind_of_command_line_is_valid() {
         "ctl node add worker-1 --address 10.10.1.12 --roles worker --no-wait -o json",
         "ctl master list -o json",
         "ctl master promote --force --cluster prod",
+        "ctl master promote --force --cluster prod --test",
         "ctl master retire --to cp-2 --keep",
         "ctl master retire cp-1 --force --cluster prod --packages --wipe-data --timeout 5m -o json",
         "ctl node cordon worker-1",

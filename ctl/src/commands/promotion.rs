@@ -34,7 +34,8 @@ const RESTARTS: Duration = Duration::from_secs(4);
 /// Polling interval while waiting for the master to serve.
 const PAUSE: Duration = Duration::from_millis(500);
 
-/// Runs `ctl master promote`: makes this host the master's, and brings the others to it.
+/// Runs `ctl master promote`: makes this host the master's, and brings the others to it. With
+/// `--test` it only shows what would happen.
 ///
 /// # Errors
 /// The master of this host does not serve, or cannot be queried.
@@ -47,7 +48,7 @@ pub async fn promote(
     if !make_master(args, screen).await? {
         return Ok(FAILED);
     }
-    if args.no_wait {
+    if args.no_wait || args.test {
         return Ok(0);
     }
     let done = bring(&own(global), before.as_deref(), screen).await?;
@@ -65,7 +66,7 @@ fn first(directory: &Path) -> Option<String> {
 }
 
 /// Makes this host the master's with the master's program, which checks the copy and reports
-/// problems.
+/// problems. With `--test` the program changes nothing.
 async fn make_master(args: &MasterPromote, screen: &Screen) -> anyhow::Result<bool> {
     let mut command = Command::new(MASTER.program);
     command.arg("promote").stdin(Stdio::null());
@@ -78,6 +79,9 @@ async fn make_master(args: &MasterPromote, screen: &Screen) -> anyhow::Result<bo
     }
     if let Some(cluster) = &args.cluster {
         command.args(["--cluster", cluster]);
+    }
+    if args.test {
+        command.arg("--test");
     }
     let status = command.status().await;
     let status = status.with_context(|| {
@@ -265,6 +269,7 @@ async fn first_promoted(
         force: false,
         cluster: None,
         no_wait: false,
+        test: false,
     };
     if !make_master(&args, screen).await? {
         bail!("cannot continue without a master");

@@ -118,6 +118,20 @@ impl VerifiedBundle {
         self.trust.keep(&site.trusted())?;
         Ok(added)
     }
+
+    /// Returns what [`Self::install`] would do, and changes nothing.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn preview(&self, site: &Site, screen: &mut Screen) -> anyhow::Result<Added> {
+        Ok(match &self.source {
+            BundleOrigin::Image(iso) => {
+                let mut report = |text: &str| screen.progress(&format!("bundle: {text}"));
+                site.bundles.preview_image(iso, &self.sha256, &mut report)?
+            }
+            BundleOrigin::Directory(dir) => site.bundles.preview_directory(dir, &self.sha256)?,
+        })
+    }
 }
 
 fn report_signers(signers: &[Signer], screen: &mut Screen) {

@@ -15,11 +15,14 @@ pub struct AddedBundle {
     pub version: BundleVersion,
     /// Its path.
     pub path: String,
-    /// The path to which its path links. Absent if it is not a link.
+    /// The path to which its path links. Absent if it is not a link, or with `--test`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub elsewhere: Option<String>,
-    /// `true` if it was added or repaired; `false` if the site already had it.
+    /// `true` if it was added or repaired; `false` if the site already had it, or with `--test`.
     pub changed: bool,
+    /// `true` if it would be added or repaired. Absent without `--test`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub would_change: Option<bool>,
 }
 
 document!(AddedBundle);

@@ -35,6 +35,9 @@ pub enum Command {
         /// The cluster's name, with --force.
         #[arg(long)]
         cluster: Option<String>,
+        /// Show what a promotion would do, and what it would lose; change nothing.
+        #[arg(long)]
+        test: bool,
     },
     /// Write the content of a backup to standard output, from this standby's copy and etcd, for
     /// `ctl backup create --local`.

@@ -158,6 +158,20 @@ impl Copy {
         &self.damage
     }
 
+    /// The parts of the newest whole copy that differ from what this standby has acknowledged, unless
+    /// a promotion has started to change it. Changes nothing. The daemon may run, but must not
+    /// receive anything: a copy that changes meanwhile may look damaged.
+    ///
+    /// # Errors
+    /// A file cannot be read.
+    pub fn damage_at_rest(root: &Path) -> Result<Vec<CopyDamage>, CopyError> {
+        let Some(copy) = Self::peek(root)? else {
+            return Ok(Vec::new());
+        };
+        let log = copy.damage_of_log(&copy.log());
+        Ok(log.into_iter().chain(copy.files.damage()).collect())
+    }
+
     /// Compares the exported log of this copy at this path with what this standby had acknowledged
     /// when the copy was opened.
     #[must_use]

@@ -9,6 +9,7 @@ mod boundary;
 mod copy_check;
 mod error;
 mod masters_check;
+mod preview;
 mod take_over;
 
 use std::path::{Path, PathBuf};
@@ -37,6 +38,7 @@ use super::{directory, hand_over, mark, mark_before, masters};
 
 pub use self::boundary::Boundary;
 pub use self::error::{CheckError, PromoteError};
+pub use self::preview::{PromotionEffect, PromotionPreview};
 
 /// The store's file in the master's directory.
 const STORE: &str = "store.db";

@@ -11,11 +11,17 @@ use crate::cli::TrustArgs;
 use crate::output::{Screen, path_text};
 use crate::site::{Site, VerifiedBundle};
 
-/// Runs `ctl bundle add`.
+/// Runs `ctl bundle add`. With `test` it only shows what would happen.
 ///
 /// # Errors
 /// This host has no cluster, no trusted key signed the bundle, or it cannot be added.
-pub fn add(site: &Site, path: &Path, trust: &TrustArgs, screen: &mut Screen) -> anyhow::Result<u8> {
+pub fn add(
+    site: &Site,
+    path: &Path,
+    trust: &TrustArgs,
+    test: bool,
+    screen: &mut Screen,
+) -> anyhow::Result<u8> {
     if !site.document().exists() {
         bail!(
             "there is no cluster on this host ({} is missing): bundles are added on the bootstrap host, and the first one \
@@ -27,6 +33,9 @@ pub fn add(site: &Site, path: &Path, trust: &TrustArgs, screen: &mut Screen) -> 
         Ok(bundle) => bundle,
         Err(problems) => return problems::refuse(&problems, screen),
     };
+    if test {
+        return preview(site, &bundle, screen);
+    }
     let added = bundle.install(site, screen)?;
     let held = site.bundles.get(&bundle.version)?;
     let document = AddedBundle {
@@ -34,6 +43,7 @@ pub fn add(site: &Site, path: &Path, trust: &TrustArgs, screen: &mut Screen) -> 
         path: path_text(&held.path),
         elsewhere: held.link_target.as_ref().map(path_text),
         changed: added != Added::There,
+        would_change: None,
     };
     let what = match added {
         Added::New => "is added",
@@ -46,6 +56,32 @@ pub fn add(site: &Site, path: &Path, trust: &TrustArgs, screen: &mut Screen) -> 
             "{good} bundle {version} {what}: {}\n`ctl highstate` makes it available to the hosts; `ctl bundle use {version}` \
              selects it for the cluster\n",
             held.path.display()
+        )
+    })?;
+    Ok(0)
+}
+
+/// Shows what would happen if this bundle were added.
+fn preview(site: &Site, bundle: &VerifiedBundle, screen: &mut Screen) -> anyhow::Result<u8> {
+    let added = bundle.preview(site, screen)?;
+    let path = site.bundles.path(&bundle.version);
+    let document = AddedBundle {
+        version: bundle.version.clone(),
+        path: path_text(&path),
+        elsewhere: None,
+        changed: false,
+        would_change: Some(added != Added::There),
+    };
+    let what = match added {
+        Added::New => "would be added",
+        Added::There => "already exists",
+        Added::Replaced => "would be repaired",
+    };
+    screen.answer(&to_value(&document), |_| {
+        format!(
+            "bundle {} {what}: {}\nnothing was changed\n",
+            bundle.version,
+            path.display()
         )
     })?;
     Ok(0)

@@ -31,7 +31,11 @@ use crate::site::Site;
 /// The command failed.
 pub async fn run(global: &Global, command: Bundle, screen: &mut Screen) -> anyhow::Result<u8> {
     match command {
-        Bundle::Add { bundle, trust } => add::add(&Site::here(), &bundle, &trust, screen),
+        Bundle::Add {
+            bundle,
+            trust,
+            test,
+        } => add::add(&Site::here(), &bundle, &trust, test, screen),
         Bundle::List => list::list(&Site::here(), global, screen).await,
         Bundle::Use(args) => switch::switch(&Site::here(), &args, screen),
         Bundle::Remove {

@@ -77,10 +77,15 @@ impl Here {
     }
 
     fn add(&self, name: &str) -> anyhow::Result<u8> {
+        self.try_add(name, false)
+    }
+
+    fn try_add(&self, name: &str, test: bool) -> anyhow::Result<u8> {
         add(
             &self.site,
             &self.made.path(name),
             &self.trust(),
+            test,
             &mut Screen::new(Format::Json),
         )
     }
@@ -124,6 +129,12 @@ impl Here {
 fn the_cluster_changes_to_a_newer_bundle_and_the_old_one_goes() {
     let mut here = Here::new();
     here.build("0.2.0", "2026-02-01T00:00:00Z");
+    assert_eq!(here.try_add("0.2.0.iso", true).unwrap(), 0);
+    assert_eq!(
+        here.site.bundles.list().unwrap().len(),
+        1,
+        "a test adds nothing"
+    );
     assert_eq!(here.add("0.2.0.iso").unwrap(), 0);
     assert!(
         here.site.config.join("trust/builder.pub").exists(),
@@ -316,6 +327,7 @@ fn a_bundle_is_only_added_where_and_as_it_can_be_used() {
         &here.site,
         &here.made.path("0.2.0.iso"),
         &stranger,
+        false,
         &mut screen,
     )
     .unwrap_err();
@@ -389,7 +401,14 @@ fn a_key_that_the_site_or_the_named_directory_revoked_is_not_trusted() {
     };
     let iso = here.made.path("0.2.0.iso");
     assert_eq!(
-        add(&here.site, &iso, &given, &mut Screen::new(Format::Json)).unwrap(),
+        add(
+            &here.site,
+            &iso,
+            &given,
+            false,
+            &mut Screen::new(Format::Json)
+        )
+        .unwrap(),
         0
     );
     let trusted = here.site.trusted();

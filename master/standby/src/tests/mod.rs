@@ -8,6 +8,7 @@ mod exports;
 mod hand_over;
 mod kills;
 mod power;
+mod preview;
 mod promotion;
 mod slow;
 mod streams;
