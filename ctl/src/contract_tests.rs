@@ -211,6 +211,8 @@ fn each_document_of_the_master_is_printed() {
     assert!(grains.grains.contains_key("worker-1"));
     let top: halite_api::TopStates = answer("top");
     assert_eq!(top.sls, ["host"]);
+    let notification: halite_api::Notification = answer("notification");
+    assert_eq!(notification.findings.len(), 1);
     let low: halite_api::RenderedLow = answer("low");
     assert_eq!(low.low.chunks.len(), 1);
 }
@@ -257,6 +259,7 @@ fn each_stored_document_and_event_is_tested() {
     let own = concat!(
         include_str!("contract_tests.rs"),
         include_str!("local_contract_tests.rs"),
+        include_str!("outcome_contract_tests.rs"),
         include_str!("reply_contract_tests.rs")
     );
     for entry in std::fs::read_dir(directory()).unwrap() {

@@ -41,15 +41,18 @@ pub fn check<T: Document + PartialEq + std::fmt::Debug>(name: &str, document: &T
     assert_eq!(&from_text::<T>(&stored).unwrap(), document, "{name}");
 }
 
-fn time() -> Time {
+/// The time in all documents.
+pub fn time() -> Time {
     Time::from_millis(1_800_000_000_000)
 }
 
-fn text(text: &str) -> String {
+/// A text of a document.
+pub fn text(text: &str) -> String {
     text.to_owned()
 }
 
-fn state() -> StateReturn {
+/// The return of a state.
+pub fn state() -> StateReturn {
     StateReturn {
         index: 0,
         id: text("motd"),
@@ -93,6 +96,7 @@ fn hosts_and_their_journals() {
         bundle: Some(text("0.1.0")),
         bundles: Some(vec![text("0.1.0")]),
     };
+    check("node", &worker);
     let shown = printed::node(&worker);
     assert!(shown.contains("last highstate  succeeded 2027"), "{shown}");
     let nodes = NodeList {
@@ -234,22 +238,24 @@ fn bundles() {
         old: Some(text(old)),
         new: Some(text(new)),
     };
+    let diff = BundleDiff {
+        versions: vec![change("kubernetes", "v1.36.3", "v1.36.4")],
+        components: vec![change("kubelet", "v1.36.3", "v1.36.4")],
+        images: Vec::new(),
+        packages: Vec::new(),
+        charts: Vec::new(),
+        states: Vec::new(),
+        old_size: 800_000_000,
+        new_size: 810_000_000,
+        added_size: 310_000_000,
+    };
+    check("bundle-diff", &diff);
     let used = UsedBundle {
         version,
         before: Some(before),
         changed: true,
         other_halite: false,
-        changes: Some(BundleDiff {
-            versions: vec![change("kubernetes", "v1.36.3", "v1.36.4")],
-            components: vec![change("kubelet", "v1.36.3", "v1.36.4")],
-            images: Vec::new(),
-            packages: Vec::new(),
-            charts: Vec::new(),
-            states: Vec::new(),
-            old_size: 800_000_000,
-            new_size: 810_000_000,
-            added_size: 310_000_000,
-        }),
+        changes: Some(diff),
     };
     check("used-bundle", &used);
     let refused = RefusedBundle {

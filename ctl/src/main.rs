@@ -30,6 +30,8 @@ mod local_contract_tests;
 mod masters;
 mod minion;
 mod orchestration_watch;
+#[cfg(test)]
+mod outcome_contract_tests;
 mod output;
 mod paths;
 mod preflight;

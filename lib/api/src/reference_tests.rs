@@ -119,7 +119,8 @@ fn table(schema: &Value, path: &str, out: &mut String) {
     }
 }
 
-/// Writes the section of a type. The example is a real one, which the master's tests have written.
+/// Writes the section of a type. The example is a real one, which the tests of the contract have
+/// written.
 fn section<T: JsonSchema>(name: &str, example: Option<&str>, out: &mut String) {
     let schema = schema::<T>();
     let _ = write!(out, "\n### {name}\n\n{}\n", text(&schema, "description"));
@@ -145,16 +146,16 @@ fn reference() -> String {
     section::<BootstrapPlan>("BootstrapPlan", Some("bootstrap-plan"), o);
     section::<NewNodes>("NewNodes", Some("new-nodes"), o);
     section::<NodeList>("NodeList", Some("nodes"), o);
-    section::<NodeStatus>("NodeStatus", None, o);
-    section::<Health>("Health", None, o);
+    section::<NodeStatus>("NodeStatus", Some("node"), o);
+    section::<Health>("Health", Some("health"), o);
     section::<CertificateList>("CertificateList", Some("certificates"), o);
     section::<CaRequest>("CaRequest", Some("ca-request"), o);
     section::<PreparedCa>("PreparedCa", Some("prepared-ca"), o);
     section::<EtcdStatus>("EtcdStatus", Some("etcd"), o);
-    section::<MasterList>("MasterList", None, o);
-    section::<JobOutcome>("JobOutcome", None, o);
-    section::<RunOutcome>("RunOutcome", None, o);
-    section::<RunOutcomes>("RunOutcomes", None, o);
+    section::<MasterList>("MasterList", Some("masters"), o);
+    section::<JobOutcome>("JobOutcome", Some("job-outcome"), o);
+    section::<RunOutcome>("RunOutcome", Some("run-outcome"), o);
+    section::<RunOutcomes>("RunOutcomes", Some("run-outcomes"), o);
     section::<JobList>("JobList", Some("jobs"), o);
     section::<Job>("Job", Some("job"), o);
     section::<JobCancellation>("JobCancellation", Some("job-cancellation"), o);
@@ -175,8 +176,8 @@ fn reference() -> String {
     section::<AuditLog>("AuditLog", Some("audit"), o);
     section::<SinkList>("SinkList", Some("sinks"), o);
     section::<SinkTests>("SinkTests", Some("sink-tests"), o);
-    section::<Notification>("Notification", None, o);
-    section::<MinionPillar>("MinionPillar", None, o);
+    section::<Notification>("Notification", Some("notification"), o);
+    section::<MinionPillar>("MinionPillar", Some("pillar"), o);
     section::<Grains>("Grains", Some("grains"), o);
     section::<TopStates>("TopStates", Some("top"), o);
     section::<RenderedFiles>("RenderedFiles", Some("files"), o);
@@ -191,12 +192,12 @@ fn reference() -> String {
     section::<SupportArchive>("SupportArchive", Some("support-archive"), o);
     section::<SecretList>("SecretList", Some("secrets"), o);
     section::<SecretRecipients>("SecretRecipients", Some("secret-recipients"), o);
-    section::<BundleList>("BundleList", None, o);
+    section::<BundleList>("BundleList", Some("bundles"), o);
     section::<AddedBundle>("AddedBundle", Some("added-bundle"), o);
     section::<CopiedBundle>("CopiedBundle", Some("copied-bundle"), o);
     section::<RemovedBundle>("RemovedBundle", Some("removed-bundle"), o);
     section::<UsedBundle>("UsedBundle", Some("used-bundle"), o);
-    section::<BundleDiff>("BundleDiff", None, o);
+    section::<BundleDiff>("BundleDiff", Some("bundle-diff"), o);
     section::<RefusedBundle>("RefusedBundle", Some("refused-bundle"), o);
     section::<BundleContent>("BundleContent", Some("bundle-content"), o);
     section::<VerifiedBundle>("VerifiedBundle", Some("verified-bundle"), o);
@@ -204,11 +205,11 @@ fn reference() -> String {
     section::<ExportedDelta>("ExportedDelta", Some("exported-delta"), o);
     section::<NewSigningKey>("NewSigningKey", Some("new-signing-key"), o);
     section::<ImageList>("ImageList", Some("images"), o);
-    section::<BackupList>("BackupList", None, o);
+    section::<BackupList>("BackupList", Some("backups"), o);
     section::<MadeBackup>("MadeBackup", Some("made-backup"), o);
     section::<VerifiedBackup>("VerifiedBackup", Some("verified-backup"), o);
     section::<CopiedBackup>("CopiedBackup", Some("copied-backup"), o);
-    section::<RegistryBackupList>("RegistryBackupList", None, o);
+    section::<RegistryBackupList>("RegistryBackupList", Some("registry-backups"), o);
     section::<MadeRegistryBackup>("MadeRegistryBackup", Some("made-registry-backup"), o);
     section::<VerifiedRegistryBackup>(
         "VerifiedRegistryBackup",

@@ -313,6 +313,10 @@ mod tests {
         assert_eq!(body["findings"][0]["news"], "resolved");
         assert_eq!(body["findings"][0]["ended"], "2027-01-15T07:59:59.000Z");
         assert_eq!(body["findings"][1]["host"], "cp-1");
+        // The example of the reference.
+        let body = made(SinkForm::Plain, &batch()[1..2].to_vec());
+        let example = include_str!("../../../lib/api/contract/notification.json");
+        assert_eq!(format!("{body:#}\n"), example);
     }
 
     #[test]
