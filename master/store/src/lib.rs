@@ -19,7 +19,9 @@ use crate::epoch::EpochError;
 
 pub use parts::{OpenPart, StoredPart};
 pub use records::*;
-pub use sqlite::{Store, finish_copy, fold_log, keep_good, note_epoch, noted_epoch, raise_epoch};
+pub use sqlite::{
+    Store, check_migrations, finish_copy, fold_log, keep_good, note_epoch, noted_epoch, raise_epoch,
+};
 
 /// Milliseconds since the Unix epoch, UTC.
 pub type Millis = i64;
@@ -42,6 +44,20 @@ pub enum StoreError {
     /// The database's schema could not be brought up to date.
     #[error("cannot bring the store's schema up to date")]
     Migration(#[from] sqlx::migrate::MigrateError),
+    /// A newer program has brought the database's schema up to date.
+    #[error(
+        "cannot open the store {path}: a newer halite-master has changed it (migration {last}; this program knows {known}); \
+         install the newer program from its bundle in /var/lib/halite/bundles, or from its mounted ISO: `install -m 0755 \
+         BUNDLE/bin/halite-master /usr/local/bin/halite-master`, then `systemctl restart halite-master`"
+    )]
+    Newer {
+        /// The store's file.
+        path: String,
+        /// The number of the last migration of the store.
+        last: i64,
+        /// The number of the last migration that this program knows.
+        known: i64,
+    },
     /// A file beside the database could not be written or moved.
     #[error("cannot {action} {path}")]
     File {

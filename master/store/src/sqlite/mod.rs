@@ -11,6 +11,7 @@ mod lineage;
 mod lineage_tests;
 #[cfg(test)]
 mod low_states_tests;
+mod migrations;
 mod notifications;
 mod operators;
 mod promotion;
@@ -48,6 +49,7 @@ use super::StoreError;
 use super::log::Log;
 
 pub use backup::keep_good;
+pub use migrations::check_migrations;
 pub use promotion::{finish_copy, fold_log, note_epoch, noted_epoch, raise_epoch};
 
 /// The schema's history. Released files never change; each change is a new file.
@@ -146,8 +148,8 @@ impl Store {
     ///
     /// # Errors
     /// The file is damaged, or missing although its good copy exists: the text contains the
-    /// commands that restore the copy. Or the settings on which durability depends are not in
-    /// force.
+    /// commands that restore the copy. Or a newer program has migrated it, or the settings on which
+    /// durability depends are not in force.
     pub async fn open(path: &Path) -> Result<Self, StoreError> {
         let fresh = std::fs::metadata(path).map_or(true, |found| found.len() == 0);
         if fresh && backup_path(path).exists() {
@@ -163,6 +165,7 @@ impl Store {
         let sound = check_suspect(path).await;
         sound.map_err(|error| explain(path, error))?;
         assert_durable(&writer).await?;
+        migrations::refuse_newer(path, &mut writer.acquire().await?).await?;
         let migrated = migrator(MIGRATIONS).run(&writer).await;
         migrated.map_err(|error| explain(path, error.into()))?;
         let begun = lineage::begin(path, &writer).await;

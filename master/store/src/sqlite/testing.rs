@@ -24,6 +24,14 @@ impl Store {
         before
     }
 
+    /// Records a migration that this program does not know, as a newer one does.
+    pub async fn record_unknown_migration(&self) {
+        let sql = "UPDATE _sqlx_migrations SET version = 1000 \
+             WHERE version = (SELECT max(version) FROM _sqlx_migrations)";
+        let recorded = sqlx::query(sql).execute(self.writer.pool());
+        recorded.await.unwrap();
+    }
+
     /// Refuses writes, as if the disk were full: those that `what`, the event, table and condition
     /// of SQLite's `CREATE TRIGGER`, describes. Returns a receiver of the number of refused writes
     /// so far.

@@ -368,6 +368,49 @@ async fn a_word_of_a_newer_version_is_named() {
 }
 
 #[tokio::test]
+async fn a_store_of_a_newer_program_is_refused_with_the_remedy() {
+    let (store, directory) = fresh().await;
+    let path = directory.path().join("store.db");
+    store.record_unknown_migration().await;
+    store.close().await;
+    let opened = Store::open(&path).await.map(drop);
+    for refused in [opened, check_migrations(&path).await] {
+        let refused = refused.unwrap_err();
+        assert!(
+            matches!(refused, StoreError::Newer { last: 1000, .. }),
+            "{refused:?}"
+        );
+        let text = refused.to_string();
+        assert!(
+            text.contains("store.db") && text.contains("install -m 0755"),
+            "{text}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn reading_the_migrations_changes_neither_the_store_nor_its_log() {
+    let (store, directory) = fresh().await;
+    store
+        .put_key(&samples::key("a", KeyState::Pending))
+        .await
+        .unwrap();
+    // Copied while it is open, so that its changes are in the log.
+    let copy = TempDir::new().unwrap();
+    let files = ["store.db", "store.db-wal"];
+    for file in files {
+        std::fs::copy(directory.path().join(file), copy.path().join(file)).unwrap();
+    }
+    let content = || files.map(|file| std::fs::read(copy.path().join(file)).unwrap());
+    let before = content();
+    assert!(!before[1].is_empty());
+    check_migrations(&copy.path().join("store.db"))
+        .await
+        .unwrap();
+    assert!(content() == before);
+}
+
+#[tokio::test]
 async fn readers_cannot_write() {
     let (store, _directory) = fresh().await;
     assert!(
