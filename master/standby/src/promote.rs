@@ -128,7 +128,8 @@ impl<'a> Promotion<'a> {
     /// Makes this host the master's.
     ///
     /// # Errors
-    /// A master answers, there is no copy, or a step fails: then the next start resumes.
+    /// A master answers, there is no copy, a newer program has changed it, or a step fails: then
+    /// the next start resumes.
     pub async fn run(&self, wanted: &PromotionRequest) -> Result<Promoted, PromoteError> {
         let note = self.note_file();
         let mark = mark(self.config);
@@ -163,7 +164,7 @@ impl<'a> Promotion<'a> {
         self.stop()?;
         self.reach(Boundary::Stopped)?;
         let checked = match &addresses {
-            Some(_) => self.check_copy(wanted),
+            Some(_) => self.check_copy(wanted).await,
             None => Ok(()),
         };
         let epoch = checked.and_then(|()| self.epoch(found, addresses.is_some(), &note));

@@ -1,9 +1,13 @@
 //! The checks of the copy before a promotion: a damaged copy, and one that may be older than
-//! another standby's, is promoted only with `--force`.
+//! another standby's, is promoted only with `--force`; one of a newer program, never.
+
+use std::fs;
+use std::path::{Path, PathBuf};
 
 use halite_core::clock::millis;
 use halite_errors::chain;
-use halite_store::Millis;
+use halite_manifest::bundles::Bundles;
+use halite_store::{Millis, StoreError, check_migrations};
 
 use super::super::compare::StandsBy;
 use super::super::copy::Copy;
@@ -17,20 +21,35 @@ use super::{Promotion, PromotionRequest};
 /// different times.
 const NEWER: Millis = 60_000;
 
+/// The program of a master in a bundle.
+const PROGRAM: &str = "bin/halite-master";
+
 impl Promotion<'_> {
-    /// Refuses a copy that differs from what this standby has acknowledged. Changes nothing; the
-    /// daemon must not run.
-    pub(super) fn check_copy(&self, wanted: &PromotionRequest) -> Result<(), PromoteError> {
+    /// Refuses a copy that differs from what this standby has acknowledged, and one that this
+    /// program could not open. Changes nothing; the daemon must not run.
+    pub(super) async fn check_copy(&self, wanted: &PromotionRequest) -> Result<(), PromoteError> {
         let copy = Copy::open(&directory(self.config))?.ok_or(PromoteError::NoCopy)?;
         let damage: Vec<String> = copy.damage().iter().map(|damage| chain(damage)).collect();
-        if damage.is_empty() || wanted.force {
+        if !damage.is_empty() && !wanted.force {
+            return Err(CheckError::Damaged {
+                damage: damage.join("; "),
+                cluster: self.config.cluster.clone(),
+            }
+            .into());
+        }
+        let store = copy.store();
+        // An interrupted promotion has checked it, and moved it to the master's place.
+        if !store.exists() {
             return Ok(());
         }
-        Err(CheckError::Damaged {
-            damage: damage.join("; "),
-            cluster: self.config.cluster.clone(),
+        match check_migrations(&store).await {
+            Err(StoreError::Newer { last, known, .. }) => Err(PromoteError::Newer {
+                last,
+                known,
+                remedy: remedy(&self.config.bundles),
+            }),
+            checked => checked.map_err(PromoteError::from),
         }
-        .into())
     }
 
     /// Refuses a copy if another standby has answered and has a newer one, or if the master may
@@ -88,6 +107,36 @@ impl Promotion<'_> {
         }
         .into())
     }
+}
+
+/// The commands that install the program of the newest bundle on this host, and promote with it; of
+/// the mounted ISO, if no bundle on this host has another program.
+fn remedy(bundles: &Path) -> String {
+    let (first, bundle) = match bundle_of_other_program(bundles) {
+        Some(bundle) => ("", bundle),
+        None => (
+            "mount the ISO of the newer bundle with `mount -o loop,ro ISO /mnt`, ",
+            PathBuf::from("/mnt"),
+        ),
+    };
+    let bundle = bundle.display();
+    // The rest of a promotion installs the program of the bundle that the documents record for this
+    // host: it may be the earlier one until the upgrade has ended.
+    format!(
+        "{first}install the newer program with `install -m 0755 {bundle}/{PROGRAM} /usr/local/bin/halite-master`, promote with \
+         `{bundle}/bin/ctl master promote --no-wait`, then repeat the `ctl upgrade` or `ctl highstate` that was interrupted"
+    )
+}
+
+/// The newest bundle whose program differs from this one.
+fn bundle_of_other_program(bundles: &Path) -> Option<PathBuf> {
+    let own = fs::read("/proc/self/exe").ok();
+    let listed = Bundles::new(bundles).list().ok()?;
+    let mut paths = listed.into_iter().rev().map(|bundle| bundle.path);
+    paths.find(|path| {
+        let program = fs::read(path.join(PROGRAM)).ok();
+        program.is_some() && program != own
+    })
 }
 
 #[cfg(test)]

@@ -91,6 +91,19 @@ pub enum PromoteError {
          --restore`"
     )]
     NoCopy,
+    /// A newer program has changed the copy.
+    #[error(
+        "cannot promote this standby: its copy is of a newer halite-master (migration {last}; this program knows {known}); \
+         {remedy}"
+    )]
+    Newer {
+        /// The number of the last migration of the copy.
+        last: i64,
+        /// The number of the last migration that this program knows.
+        known: i64,
+        /// The commands that install the newer program and promote with it.
+        remedy: String,
+    },
     /// The copy is damaged, or another standby may have a newer one.
     #[error(transparent)]
     Check(#[from] CheckError),

@@ -24,7 +24,7 @@ impl Promotion<'_> {
             return Err(PromoteError::NoCopy);
         }
         if is_standby {
-            self.check_copy(&PromotionRequest::default())?;
+            self.check_copy(&PromotionRequest::default()).await?;
         }
         write_json(&note, &Note { epoch: order.epoch })?;
         self.reach(Boundary::Noted)?;

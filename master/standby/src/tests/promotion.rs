@@ -307,6 +307,58 @@ async fn a_refused_promotion_leaves_the_standby_and_its_log_as_they_are() {
     store.close().await;
 }
 
+/// The master's host has a newer Halite, and the standby not yet.
+#[tokio::test]
+async fn a_copy_of_a_newer_program_is_refused_with_the_commands_and_followed_again() {
+    let (master, store, mut standby) = pair().await;
+    store.record_unknown_migration().await;
+    let mut stream = link(&master, &store, standby.receiver(), PATIENT, None);
+    assert!(stream.following().await);
+    write(&store, 2, 10).await;
+    stream.cut().await;
+    let bundles = TempDir::new().unwrap();
+    for version in ["1.1", "1.2"] {
+        std::fs::create_dir_all(bundles.path().join(version).join("bin")).unwrap();
+    }
+    let program = |version: &str| bundles.path().join(version).join("bin/halite-master");
+    std::fs::write(program("1.1"), "a newer program").unwrap();
+    let own = std::env::current_exe().unwrap();
+    std::os::unix::fs::symlink(own, program("1.2")).unwrap();
+    standby.config.bundles = bundles.path().to_owned();
+    let log = standby.receiver().copy().unwrap().store();
+    let log = log.with_file_name("store.db-wal");
+    let before = std::fs::read(&log).unwrap();
+    let install = format!(
+        "install -m 0755 {} /usr/local/bin/halite-master",
+        program("1.1").display()
+    );
+    for wanted in [PromotionRequest::default(), forced()] {
+        let unit = Calls::default();
+        let promotion = Promotion::new(
+            &standby.config,
+            standby.directory.path(),
+            &SystemClock,
+            &unit,
+        );
+        let error = promotion.run(&wanted).await.unwrap_err();
+        assert!(
+            matches!(error, PromoteError::Newer { last: 1000, .. }),
+            "{error}"
+        );
+        let text = error.to_string();
+        for part in [install.as_str(), "bin/ctl master promote --no-wait"] {
+            assert!(text.contains(part), "{part}: {text}");
+        }
+        assert_eq!(unit.0.lock().unwrap().as_slice(), ["stop", "start"]);
+        assert!(std::fs::read(&log).unwrap() == before);
+        assert!(mark(&standby.config).exists());
+    }
+    let mut stream = link(&master, &store, standby.receiver(), PATIENT, None);
+    assert!(stream.following().await);
+    stream.cut().await;
+    store.close().await;
+}
+
 #[tokio::test]
 async fn an_isolated_master_acts_alone_by_force_only_and_with_a_higher_epoch() {
     let host = MasterHost::new();
