@@ -53,6 +53,8 @@ struct Entry {
     lag: Arc<AtomicU64>,
     number: u64,
     task: Option<AbortHandle>,
+    /// The reason why it cannot take the master, although it follows.
+    obstacle: Option<String>,
 }
 
 #[derive(Default)]
@@ -143,6 +145,7 @@ impl Roster {
             lag,
             number,
             task: None,
+            obstacle: None,
         };
         let before = inner.entries.insert(name.to_owned(), entry);
         if let Some(task) = before.and_then(|before| before.task) {
@@ -155,6 +158,17 @@ impl Roster {
     /// Records the task of a stream, which ends when a newer stream of the standby enters.
     pub fn set_task(&self, name: &str, number: u64, task: AbortHandle) {
         self.change(name, number, |entry| entry.task = Some(task));
+    }
+
+    /// Records the reason why a standby cannot take the master, although it follows.
+    pub fn set_obstacle(&self, name: &str, number: u64, obstacle: Option<String>) {
+        self.change(name, number, |entry| entry.obstacle = obstacle);
+    }
+
+    /// The reason why a standby cannot take the master, although it follows; `None` if it can.
+    #[must_use]
+    pub fn obstacle(&self, name: &str) -> Option<String> {
+        self.inner().entries.get(name)?.obstacle.clone()
     }
 
     /// Ends all streams because this master hands over: each standby connects again.
@@ -224,6 +238,18 @@ mod tests {
         roster.set("cp-3", other, FollowState::Gone, "", 7);
         assert_eq!(roster.alone_since(), Some(7));
         assert_eq!(roster.seen()["cp-2"].reason, "cut off");
+    }
+
+    #[test]
+    fn an_obstacle_lasts_until_the_standby_connects_again() {
+        let roster = Roster::new(1);
+        let first = roster.enter("cp-2", Arc::default(), 2);
+        roster.set_obstacle("cp-2", first, Some("an earlier program".to_owned()));
+        roster.set("cp-2", first, FollowState::Following, "", 3);
+        let obstacle = roster.obstacle("cp-2");
+        assert_eq!(obstacle.as_deref(), Some("an earlier program"));
+        roster.enter("cp-2", Arc::default(), 4);
+        assert_eq!(roster.obstacle("cp-2"), None);
     }
 
     #[test]

@@ -5,6 +5,7 @@ use std::fs;
 use std::sync::Arc;
 use std::time::Duration;
 
+use halite_age::Identity;
 use halite_api::MasterMove;
 use halite_core::names::minion;
 use halite_core::refusal::Refusal;
@@ -16,6 +17,7 @@ use halite_store::{Job, JobRow, JobStatus};
 use serde_json::json;
 
 use super::fixture::{Life, Site};
+use super::secret_tests::encrypt;
 
 /// A site with the master on `bootstrap-1`, and two further control planes.
 pub(super) fn site() -> (Site, Arc<FakeCluster>) {
@@ -138,6 +140,38 @@ fn it_waits_for_what_runs_and_then_its_note_is_on_disk_before_the_master_stops()
     assert_eq!(note.masters, ["10.10.0.13:4550", "10.10.0.12:4550"]);
     assert_eq!(note.hosts, ["cp-3", "cp-2"]);
     life.runtime.block_on(life.app.succession.hands_over());
+}
+
+#[test]
+fn a_standby_that_could_not_continue_is_refused_before_the_master_stops() {
+    let (site, _) = site();
+    encrypt(&site);
+    let life = site.live();
+    follows(&life, "cp-2");
+    let recipient = Identity::generate().unwrap().recipient().to_string();
+    let added = life.backend.add_secret_recipient("cp-2", &recipient);
+    life.runtime.block_on(added).unwrap();
+    let number = life.app.standbys.enter("cp-3", Arc::default(), 1);
+    let reason = "halite-master on cp-3 has the version 0.0.1";
+    let standbys = &life.app.standbys;
+    standbys.set_obstacle("cp-3", number, Some(reason.to_owned()));
+    standbys.set("cp-3", number, FollowState::Following, "", 2);
+    let request = HandOverRequest {
+        to: "cp-3".to_owned(),
+        ..HandOverRequest::default()
+    };
+    let refused = ask(&life, &request).unwrap_err().message;
+    for part in [reason, "cp-3 cannot decrypt the secrets"] {
+        assert!(refused.contains(part), "{part}: {refused}");
+    }
+    assert_eq!(read(&life.app.config).unwrap(), None);
+    // The other one has the same program, and a recipient.
+    let request = HandOverRequest {
+        to: "cp-2".to_owned(),
+        ..request
+    };
+    let answer = ask(&life, &request).unwrap();
+    assert!(answer.begun, "{answer:?}");
 }
 
 #[test]

@@ -29,17 +29,22 @@ fn file(site: &Site) -> SecretFile {
 /// A site whose secret is in the encrypted file, to which the master `first` has given way.
 fn encrypted_site() -> Site {
     let site = Site::new(TREE);
+    encrypt(&site);
+    site
+}
+
+/// Puts the secret of a site into the encrypted file.
+pub(super) fn encrypt(site: &Site) {
     let first = site.live();
     let snapshot = first.runtime.block_on(async {
         let declarations = first.backend.jobs().declarations();
         declarations.load().await.unwrap()
     });
     let plain = format!("canary: {CANARY}\n");
-    file(&site).write(&plain, snapshot.declaration()).unwrap();
+    file(site).write(&plain, snapshot.declaration()).unwrap();
     first.accept("worker-1");
     first.kill();
-    change(&site, &format!("value: {CANARY}, "), "");
-    site
+    change(site, &format!("value: {CANARY}, "), "");
 }
 
 /// Replaces a text in the cluster document.

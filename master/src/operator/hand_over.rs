@@ -75,6 +75,12 @@ pub async fn hand_over(
         .into_iter()
         .collect();
     let to = chosen.unwrap_or_default();
+    problems.extend(app.standbys.obstacle(&to));
+    let declarations = jobs.declarations();
+    let unreadable = declarations.secret_problem_of(&snapshot, &to).await?;
+    problems.extend(unreadable.map(|problem| {
+        format!("{problem}; `systemctl restart halite-master` on {to} sends its recipient again")
+    }));
     let mut losses = Vec::new();
     if request.leaves {
         let leaving = Leaving::gather(app, jobs.clusters(), &snapshot, &host).await?;

@@ -8,7 +8,6 @@ use std::sync::Arc;
 use halite_core::app::App;
 use halite_core::gate::Gate;
 use halite_errors::chain;
-use halite_proto::PROTOCOL;
 use halite_proto::role::Role;
 use halite_proto::tonic;
 use halite_proto::tonic::service::Routes;
@@ -20,7 +19,7 @@ use halite_standby::hand_over::{Decision, Phase};
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 
-use super::standby::{Records, Stream, accept, compare, fed};
+use super::standby::{Records, Stream, accept, compare, fed, program_refusal};
 use super::{ServeError, caller_minion, server};
 
 /// The gate, for standbys only.
@@ -89,14 +88,8 @@ impl Standby for HandsOver {
             )));
         }
         let (stream, records) = accept(&self.app, &peer, &to, request.into_inner()).await?;
-        let own = (env!("CARGO_PKG_VERSION"), PROTOCOL);
-        let theirs = (stream.hello.version.as_str(), stream.hello.protocol);
-        if theirs != own {
-            let reason = format!(
-                "halite-master on {to} has the version {} and the protocol {}, and this one {} and {}: `ctl highstate {to}` \
-                 updates it",
-                theirs.0, theirs.1, own.0, own.1
-            );
+        // It may run another program than before this master has stopped.
+        if let Some(reason) = program_refusal(&to, &stream.hello) {
             if let Err(error) = self.decision.give_up(&reason) {
                 tracing::error!(error = chain(&error), "cannot cancel the hand-over");
             }

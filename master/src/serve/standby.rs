@@ -11,6 +11,7 @@ use halite_core::app::App;
 use halite_core::roster::FollowState;
 use halite_core::roster::budget::Budget;
 use halite_errors::chain;
+use halite_proto::PROTOCOL;
 use halite_proto::tonic;
 use halite_proto::tonic::{Request, Response, Status, Streaming};
 use halite_proto::transport::Peer;
@@ -114,6 +115,20 @@ fn check_budget(budget: &Mutex<Budget>) -> Result<(), Status> {
     checked.map_err(|over| Status::resource_exhausted(format!("{over}")))
 }
 
+/// The reason why the standby with this name and hello, which runs another program, cannot take the
+/// master; `None` if it runs the same one.
+pub(super) fn program_refusal(name: &str, hello: &StandbyHello) -> Option<String> {
+    let own = (env!("CARGO_PKG_VERSION"), PROTOCOL);
+    let theirs = (hello.version.as_str(), hello.protocol);
+    (theirs != own).then(|| {
+        format!(
+            "halite-master on {name} has the version {} and the protocol {}, and this one {} and {}: `ctl highstate {name}` \
+             updates it",
+            theirs.0, theirs.1, own.0, own.1
+        )
+    })
+}
+
 /// Receives the epoch of a master on another host, and returns this one's.
 pub(super) fn compare(
     app: &App,
@@ -195,6 +210,8 @@ pub(super) async fn accept(
     });
     let lag = Arc::new(AtomicU64::new(0));
     let number = app.standbys.enter(name, Arc::clone(&lag), app.clock.now());
+    let obstacle = program_refusal(name, &hello);
+    app.standbys.set_obstacle(name, number, obstacle);
     let line = Line {
         records: sender,
         stored: stored_receiver,

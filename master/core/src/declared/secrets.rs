@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use halite_errors::chain;
 use halite_names::AgeRecipient;
+use halite_secret_file::RecipientAudit;
 
 use super::{Declarations, Snapshot, in_background};
 use crate::refusal::Refusal;
@@ -12,28 +13,50 @@ impl Declarations {
     /// The standbys that cannot decrypt the secrets, and changed recipients to which the secrets are
     /// not encrypted yet, for operators.
     pub async fn secret_problems(&self, snapshot: &Arc<Snapshot>) -> Vec<String> {
+        let audit = match self.audit_secrets(snapshot).await {
+            Ok(audit) => audit,
+            Err(refusal) => return vec![refusal.message],
+        };
+        let missing = audit.missing.iter();
+        let mut problems: Vec<String> = missing.map(|name| cannot_decrypt(name)).collect();
+        // Without the right identity, the reason is that of the refused documents.
+        if audit.outdated && !snapshot.has_unknown_secrets() {
+            problems.push(format!(
+                "{} is not encrypted to the recipients that are declared now, such as those of `backup.recipients`: \
+                 run `ctl certs rotate secrets` on the master's host; `ctl secrets recipients` lists the present ones",
+                self.reader.secret_file().path().display()
+            ));
+        }
+        problems
+    }
+
+    /// The reason why a standby could not apply the secrets as the master; `None` if it can decrypt
+    /// them, or there are none.
+    ///
+    /// # Errors
+    /// The recipients cannot be read.
+    pub async fn secret_problem_of(
+        &self,
+        snapshot: &Arc<Snapshot>,
+        standby: &str,
+    ) -> Result<Option<String>, Refusal> {
+        let audit = self.audit_secrets(snapshot).await?;
+        let is_missing = audit.missing.iter().any(|name| name == standby);
+        Ok(is_missing.then(|| cannot_decrypt(standby)))
+    }
+
+    /// Compares the recipients of the secrets with the declared ones; without a file there is nothing
+    /// to compare.
+    async fn audit_secrets(&self, snapshot: &Arc<Snapshot>) -> Result<RecipientAudit, Refusal> {
         let (file, snapshot) = (self.reader.secret_file().clone(), Arc::clone(snapshot));
-        let found = in_background(move || {
+        let audit = in_background(move || {
             if !file.exists() {
-                return Ok(Vec::new());
+                return Ok(RecipientAudit::default());
             }
             let audit = file.audit(snapshot.declaration());
-            let audit = audit.map_err(|error| Refusal::internal(chain(&error)))?;
-            let text = |name: String| {
-                format!("{name} cannot decrypt the secrets: it could not apply them as the master")
-            };
-            let mut problems: Vec<String> = audit.missing.into_iter().map(text).collect();
-            // Without the right identity, the reason is that of the refused documents.
-            if audit.outdated && !snapshot.has_unknown_secrets() {
-                problems.push(format!(
-                    "{} is not encrypted to the recipients that are declared now, such as those of `backup.recipients`: \
-                     run `ctl certs rotate secrets` on the master's host; `ctl secrets recipients` lists the present ones",
-                    file.path().display()
-                ));
-            }
-            Ok(problems)
+            audit.map_err(|error| Refusal::internal(chain(&error)))
         });
-        found.await.unwrap_or_else(|refusal| vec![refusal.message])
+        audit.await
     }
 
     /// Returns whether the values of all secrets are known.
@@ -65,6 +88,10 @@ impl Declarations {
         }
         Ok(())
     }
+}
+
+fn cannot_decrypt(standby: &str) -> String {
+    format!("{standby} cannot decrypt the secrets: it could not apply them as the master")
 }
 
 impl Snapshot {
