@@ -42,6 +42,24 @@ impl Reader {
         Ok(Some(operator.watch(request).await?.into_inner()))
     }
 
+    /// Opens the events of a job or an orchestration; `None` if it has ended.
+    async fn open_until_end(
+        &self,
+        operator: Operator,
+        id: &JobId,
+        is_running: fn(&JobOrRun) -> bool,
+    ) -> Result<Option<Streaming<v1::Event>>, Status> {
+        // Queried after the events: what ends between the two requests is not missed.
+        let events = self.open(operator.clone()).await?;
+        let request = v1::ShowJobRequest {
+            job: id.to_string(),
+        };
+        // A failed request is repeated with the call, or ends it.
+        let answer = { operator }.show_job(request).await?;
+        let is_running = document::<JobOrRun>(Ok(answer)).is_ok_and(|shown| is_running(&shown));
+        Ok(events.filter(|_| is_running))
+    }
+
     /// Records that an event was read.
     fn read(&self, event: &v1::Event) {
         if event.seq > 0 {
@@ -83,17 +101,8 @@ pub async fn events(global: &Global, args: &Events, screen: &mut Screen) -> anyh
 /// The master does not answer or refuses, or there is no such job.
 pub async fn follow_job(global: &Global, job: &JobId, screen: &mut Screen) -> anyhow::Result<u8> {
     let reader = Reader::from_the_oldest(format!("halite/job/{job}/"));
-    // Queried after the events: a job that ends between the two requests is not missed.
-    let start = async |operator: Operator| {
-        let events = reader.open(operator.clone()).await?;
-        let request = v1::ShowJobRequest {
-            job: job.to_string(),
-        };
-        // A failed request is repeated with the call, or ends it.
-        let answer = { operator }.show_job(request).await?;
-        let is_running = document::<JobOrRun>(Ok(answer)).is_ok_and(|shown| is_running(&shown));
-        Ok(events.filter(|_| is_running))
-    };
+    let start =
+        async |operator: Operator| reader.open_until_end(operator, job, is_running_job).await;
     let followed = follow(global, start, |heard| match heard {
         CallNews::Event(event) => {
             reader.read(event);
@@ -115,8 +124,12 @@ pub async fn follow_job(global: &Global, job: &JobId, screen: &mut Screen) -> an
     Ok(if retcode == Some(0) { 0 } else { FAILED })
 }
 
-fn is_running(shown: &JobOrRun) -> bool {
+fn is_running_job(shown: &JobOrRun) -> bool {
     matches!(shown, JobOrRun::Job(job) if job.finished.is_none())
+}
+
+fn is_running_run(shown: &JobOrRun) -> bool {
+    matches!(shown, JobOrRun::Run(run) if run.status == RunStatus::Running)
 }
 
 async fn show(mut operator: Operator, job: &JobId) -> anyhow::Result<JobOrRun> {
@@ -136,13 +149,14 @@ pub async fn follow_run(global: &Global, run: &JobId, screen: &mut Screen) -> an
     let JobOrRun::Run(record) = &shown else {
         bail!("{run} is a job, not an orchestration; `ctl job follow {run}` follows it");
     };
-    if record.status != RunStatus::Running {
-        screen.answer(&to_value(&shown), |paint| jobs::one(&shown, paint))?;
-        let succeeded = record.status == RunStatus::Succeeded;
-        return Ok(if succeeded { 0 } else { FAILED });
+    if !is_running_run(&shown) {
+        return print_ended(&shown, screen);
     }
     let reader = Reader::from_the_oldest(format!("halite/run/{run}/"));
-    let start = async |operator: Operator| reader.open(operator).await;
+    let start = async |operator: Operator| {
+        // A master that was killed at the end of the run has stored its status without the event.
+        reader.open_until_end(operator, run, is_running_run).await
+    };
     let done = watch_run(
         global,
         start,
@@ -151,7 +165,18 @@ pub async fn follow_run(global: &Global, run: &JobId, screen: &mut Screen) -> an
         screen,
     )
     .await?;
+    if done.run.is_none() {
+        let shown = show(client::operator(global).await?, run).await?;
+        return print_ended(&shown, screen);
+    }
     let test = if record.test { " --test" } else { "" };
     let again = format!("ctl orchestrate {}{test}", record.sls);
     print_outcome(&done, "done", &again, screen)
+}
+
+/// Prints the record of a run that has ended, and returns the exit code.
+fn print_ended(shown: &JobOrRun, screen: &mut Screen) -> anyhow::Result<u8> {
+    let succeeded = matches!(shown, JobOrRun::Run(run) if run.status == RunStatus::Succeeded);
+    screen.answer(&to_value(shown), |paint| jobs::one(shown, paint))?;
+    Ok(if succeeded { 0 } else { FAILED })
 }

@@ -60,6 +60,15 @@ pub trait Watched: Send + 'static {
     /// `true` if nothing more will follow.
     fn catch_up(&mut self, watcher: &Watcher) -> impl Future<Output = Result<bool, Stop>> + Send;
 
+    /// Like [`Watched::catch_up`], for a watcher that was too slow and has missed events, including
+    /// events that are not stored.
+    fn catch_up_after_loss(
+        &mut self,
+        watcher: &Watcher,
+    ) -> impl Future<Output = Result<bool, Stop>> + Send {
+        self.catch_up(watcher)
+    }
+
     /// The event for the watcher; `None` if it belongs to another job or was already reported.
     fn accept(&mut self, event: Event) -> impl Future<Output = Result<Option<Event>, Stop>> + Send;
 
@@ -106,9 +115,8 @@ async fn watch(
                     }
                 }
             }
-            // The store has the missed events, except progress, which has no value afterwards.
             Err(RecvError::Lagged(_)) => {
-                if watched.catch_up(watcher).await? {
+                if watched.catch_up_after_loss(watcher).await? {
                     return Ok(());
                 }
             }

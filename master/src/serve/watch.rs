@@ -7,7 +7,7 @@ use halite_api::{EventData, EventTag};
 use halite_core::app::App;
 use halite_core::event_bus::data as event_data;
 use halite_core::event_stream::{EventStream, Stop, Watched, Watcher, follow};
-use halite_core::refusal::Refusal;
+use halite_core::refusal::{Refusal, RefusalKind};
 use halite_proto::ids::JobId;
 use halite_proto::role::Role;
 use halite_proto::v1;
@@ -17,6 +17,8 @@ use super::roles::{News, withhold};
 
 /// The events that are read from the store at once.
 const PAGE: u32 = 256;
+/// The start of the tags of jobs.
+const JOB: &str = "halite/job/";
 /// The jobs whose functions are remembered.
 const JOBS: usize = 1024;
 
@@ -71,6 +73,19 @@ impl Watched for SelectedEvents {
             self.after = Some(last);
         }
         Ok(false)
+    }
+
+    async fn catch_up_after_loss(&mut self, watcher: &Watcher) -> Result<bool, Stop> {
+        let job = self.prefix.strip_prefix(JOB);
+        if job.is_none_or(str::is_empty) {
+            // The store has what a reader of all jobs needs.
+            return self.catch_up(watcher).await;
+        }
+        // The end of a job is stored only if the job applies states. The reader comes back, and asks
+        // whether the job has ended.
+        let kind = RefusalKind::Unavailable;
+        let reason = "events of jobs were lost, because they were read too slowly";
+        Err(Refusal::new(kind, reason).into())
     }
 
     async fn accept(&mut self, event: Event) -> Result<Option<Event>, Stop> {

@@ -2,10 +2,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::StreamExt as _;
-use halite_api::{KeyAction, KeyChanged};
+use halite_api::{KeyAction, KeyChanged, StateProgress};
 use halite_core::event_bus::unstored;
 use halite_core::names::minion;
-use halite_core::refusal::RefusalKind;
 use serde_json::json;
 
 use super::*;
@@ -192,6 +191,43 @@ fn a_reader_that_lags_gets_each_stored_event_once() {
     let stored: Vec<i64> = stored.iter().map(|event| event.seq).collect();
     let read: Vec<i64> = read.iter().map(|event| event.seq).collect();
     assert_eq!(read, stored);
+    life.kill();
+}
+
+/// The end of a job that is not stored may be among the lost events.
+#[test]
+fn a_reader_of_a_job_that_lags_has_to_come_back() {
+    /// More events than the bus and a reader's queue hold.
+    const EVENTS: u32 = 2_000;
+    let site = Site::new(TREE);
+    let life = site.live();
+    let job = JobId::from_number(1);
+    let request = v1::WatchRequest {
+        after: Some(0),
+        prefix: format!("halite/job/{job}/"),
+    };
+    let mut events = start(&life, Role::Viewer, request);
+    for index in 0..EVENTS {
+        let progress = StateProgress {
+            job: job.clone(),
+            minion: minion("worker-1"),
+            index,
+            total: EVENTS,
+            state: None,
+        };
+        let data = EventData::StateProgress(Box::new(progress));
+        life.app.events.announce(&data, None);
+    }
+    let end = async {
+        loop {
+            if let Err(refusal) = events.next().await.unwrap() {
+                return refusal;
+            }
+        }
+    };
+    let end = async { tokio::time::timeout(SOON, end).await };
+    let refusal = life.runtime.block_on(end).expect("the stream must end");
+    assert_eq!(refusal.kind, RefusalKind::Unavailable, "{refusal}");
     life.kill();
 }
 
