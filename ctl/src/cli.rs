@@ -123,10 +123,39 @@ pub struct GlobalArgs {
 pub struct Global {
     /// Format of the answer.
     pub output: Format,
+    /// The access to the master, or the reason why the contexts cannot be used: it matters only to a
+    /// command that calls the master.
+    pub access: Result<MasterAccess, String>,
+}
+
+/// The address and the identity with which a command calls the master.
+#[derive(Debug, Clone)]
+pub struct MasterAccess {
     /// The address of the only master to call.
     pub master: Option<String>,
     /// The operator's identity.
     pub identity: PathBuf,
+}
+
+impl Global {
+    /// The access to the master.
+    ///
+    /// # Errors
+    /// The contexts cannot be used.
+    pub fn access(&self) -> anyhow::Result<&MasterAccess> {
+        let access = self.access.as_ref();
+        access.map_err(|reason| anyhow::anyhow!("{reason}"))
+    }
+
+    /// The same options for another master.
+    #[must_use]
+    pub fn with_master(&self, master: Option<String>) -> Self {
+        let access = self.access.clone();
+        Self {
+            access: access.map(|access| MasterAccess { master, ..access }),
+            ..self.clone()
+        }
+    }
 }
 
 /// The commands of `ctl`.

@@ -30,10 +30,12 @@ pub const AWAY: Duration = Duration::from_secs(60);
 /// Connects to the master as operator.
 ///
 /// # Errors
-/// There is no valid identity, or the master does not answer or has another CA.
+/// The contexts cannot be used, there is no valid identity, or the master does not answer or has
+/// another CA.
 pub async fn operator(global: &Global) -> anyhow::Result<Operator> {
-    let found = identity(&global.identity)?;
-    let masters = Masters::find(global.master.as_deref(), Path::new(masters::FILE))?;
+    let access = global.access()?;
+    let found = identity(&access.identity)?;
+    let masters = Masters::find(access.master.as_deref(), Path::new(masters::FILE))?;
     let (own_ca, own) = (&found.ca_pem, &found.client);
     let is_one = !masters.are_several();
     let channel = masters.connect(async |address: String| {
@@ -45,7 +47,7 @@ pub async fn operator(global: &Global) -> anyhow::Result<Operator> {
     });
     match channel.await {
         Ok(channel) => {
-            identity_renewal::follow_ca(&global.identity, &found, &channel).await;
+            identity_renewal::follow_ca(&access.identity, &found, &channel).await;
             Ok(OperatorClient::new(channel).max_decoding_message_size(MAX_ANSWER))
         }
         Err(error) => Err(match daemon_state(&masters) {

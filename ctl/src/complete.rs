@@ -155,7 +155,7 @@ fn name(file: &str) -> Option<String> {
 /// Asks the master of the incomplete command line.
 fn ask<T>(question: impl AsyncFnOnce(Operator) -> Option<T>) -> Option<T> {
     halite_proto::transport::install_crypto();
-    let global = global()?;
+    let global = global();
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
@@ -170,7 +170,7 @@ fn ask<T>(question: impl AsyncFnOnce(Operator) -> Option<T>) -> Option<T> {
 }
 
 /// The options of every command, from the words typed so far.
-fn global() -> Option<Global> {
+fn global() -> Global {
     let words: Vec<String> = std::env::args().collect();
     let value = |option: &str| option_value(&words, option);
     let args = GlobalArgs {
@@ -179,7 +179,7 @@ fn global() -> Option<Global> {
         master: value("--master"),
         identity: value("--identity").map(Into::into),
     };
-    context::resolve(&args).ok()
+    context::resolve(&args)
 }
 
 /// The value of an option, as `--option value` or `--option=value`.

@@ -9,7 +9,7 @@ use std::{env, fs};
 use anyhow::{Context as _, anyhow, bail};
 use serde::{Deserialize, Serialize};
 
-use crate::cli::{Global, GlobalArgs};
+use crate::cli::{Global, GlobalArgs, MasterAccess};
 use crate::files;
 
 /// The identity of root on a control-plane host.
@@ -98,14 +98,16 @@ impl Contexts {
     }
 }
 
-/// The options of a command, completed from the environment and the contexts of this user.
-///
-/// # Errors
-/// The contexts cannot be read, or the named one does not exist.
-pub fn resolve(args: &GlobalArgs) -> anyhow::Result<Global> {
-    let contexts = Contexts::read(file().as_deref())?;
+/// The options of a command, completed from the environment and the contexts of this user. They have
+/// no access to a master if the contexts cannot be read, or the named one does not exist.
+pub fn resolve(args: &GlobalArgs) -> Global {
     let variable = |name: &str| env::var(name).ok().filter(|value| !value.is_empty());
-    resolve_with(args, &variable, &contexts)
+    let contexts = Contexts::read(file().as_deref());
+    let access = contexts.and_then(|contexts| resolve_with(args, &variable, &contexts));
+    Global {
+        output: args.output,
+        access: access.map_err(|error| format!("{error:#}")),
+    }
 }
 
 /// Each value comes from its option, or else from a named context, the environment, the current
@@ -114,7 +116,7 @@ fn resolve_with(
     args: &GlobalArgs,
     variable: &dyn Fn(&str) -> Option<String>,
     contexts: &Contexts,
-) -> anyhow::Result<Global> {
+) -> anyhow::Result<MasterAccess> {
     let named = args.context.as_deref().map(|name| contexts.get(name));
     let named = named.transpose()?;
     let is_complete = args.master.is_some() && args.identity.is_some();
@@ -142,11 +144,7 @@ fn resolve_with(
         .or_else(|| environment("HALITE_IDENTITY").map(PathBuf::from))
         .or_else(|| current.and_then(|access| access.identity.clone()))
         .unwrap_or_else(|| PathBuf::from(IDENTITY));
-    Ok(Global {
-        output: args.output,
-        master,
-        identity,
-    })
+    Ok(MasterAccess { master, identity })
 }
 
 #[cfg(test)]

@@ -68,7 +68,9 @@ pub async fn follow(
             // Waiting does not help if the first connection fails, nor without an identity: it was
             // removed with its host.
             Interruption::Connection(error) => {
-                (error, lost_since.is_some() && global.identity.exists())
+                let access = global.access();
+                let has_identity = access.is_ok_and(|access| access.identity.exists());
+                (error, lost_since.is_some() && has_identity)
             }
             Interruption::Call(status) => (client::refused(&status), is_passing(&status)),
         };

@@ -79,6 +79,26 @@ fn contexts_are_kept_and_name_the_master() {
 }
 
 #[test]
+fn unusable_contexts_matter_only_to_commands_that_call_a_master() {
+    let directory = tempfile::tempdir().unwrap();
+    std::fs::create_dir(directory.path().join("halite")).unwrap();
+    for contexts in ["contexts: [", "current: gone\ncontexts: {}\n"] {
+        std::fs::write(directory.path().join("halite/contexts.yaml"), contexts).unwrap();
+        for words in [&["version", "--client"], &["config", "example"]] {
+            let output = ctl(directory.path(), words);
+            let said = text(&output.stderr);
+            assert!(output.status.success(), "{contexts} {words:?}: {said}");
+        }
+        for words in [&["version"][..], &["status"]] {
+            let output = ctl(directory.path(), words);
+            let said = text(&output.stderr);
+            assert!(!output.status.success(), "{contexts} {words:?}");
+            assert!(said.contains("context"), "{contexts} {words:?}: {said}");
+        }
+    }
+}
+
+#[test]
 fn a_shell_completes_commands_and_contexts() {
     let directory = tempfile::tempdir().unwrap();
     ctl(

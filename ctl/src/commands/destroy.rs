@@ -35,9 +35,10 @@ pub async fn run(
     args: &DestroyCluster,
     screen: &mut Screen,
 ) -> anyhow::Result<u8> {
-    let own = identity::read(&global.identity)?;
+    let path = &global.access()?.identity;
+    let own = identity::read(path)?;
     let own = Inspected::from_pem(&own.client.certificate_pem).and_then(|own| own.identity());
-    let own = own.with_context(|| format!("cannot use {}", global.identity.display()))?;
+    let own = own.with_context(|| format!("cannot use {}", path.display()))?;
     if is_root_of_host(own.id()) {
         let masters = client::status(global).await?.masters;
         check_access(own.id(), masters.node.as_deref())?;

@@ -56,8 +56,29 @@ pub async fn run(cli: Cli, screen: &mut Screen) -> anyhow::Result<u8> {
             directory,
             installed,
         } => crate::generate::write(&directory, installed).map(|()| 0),
-        command => run_for(&context::resolve(&cli.global)?, command, screen).await,
+        command => {
+            let global = context::resolve(&cli.global);
+            if !may_need_no_master(&command) {
+                // Before the first change.
+                global.access()?;
+            }
+            run_for(&global, command, screen).await
+        }
     }
+}
+
+/// Returns whether a command does not call the master, or calls it only with some options.
+fn may_need_no_master(command: &Command) -> bool {
+    matches!(
+        command,
+        Command::Backup(_)
+            | Command::Bundle(_)
+            | Command::Config(_)
+            | Command::Images { .. }
+            | Command::Local(_)
+            | Command::Registry(_)
+            | Command::Version(_)
+    )
 }
 
 async fn run_for(global: &Global, command: Command, screen: &mut Screen) -> anyhow::Result<u8> {

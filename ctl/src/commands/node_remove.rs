@@ -67,7 +67,7 @@ async fn carry_out(
 ) -> anyhow::Result<Option<FinishedRun>> {
     let is_own = is_root_of(global, &args.name);
     let done = run(global, &args.name, &pillar(args, facts), args.test, screen).await;
-    if done.is_err() && is_own && !global.identity.exists() {
+    if done.is_err() && is_own && !global.access()?.identity.exists() {
         destroy::wait_until_bare(screen).await?;
         return Ok(None);
     }
@@ -101,7 +101,8 @@ pub fn own_has_left(success: &str, screen: &mut Screen) -> anyhow::Result<u8> {
 
 /// Returns whether the identity is root's on this control plane, which ends with its host.
 pub fn is_root_of(global: &Global, name: &str) -> bool {
-    let Ok(own) = identity::read(&global.identity) else {
+    let access = global.access();
+    let Ok(own) = access.and_then(|access| identity::read(&access.identity)) else {
         return false;
     };
     let own = Inspected::from_pem(&own.client.certificate_pem).and_then(|own| own.identity());

@@ -95,10 +95,7 @@ async fn make_master(args: &MasterPromote, screen: &Screen) -> anyhow::Result<bo
 
 /// The options for the master of this host.
 fn own(global: &Global) -> Global {
-    Global {
-        master: Some(OWN.to_owned()),
-        ..global.clone()
-    }
+    global.with_master(Some(OWN.to_owned()))
 }
 
 /// Moves the hosts to the master that the options name, which has replaced another one. `before` is
@@ -241,11 +238,12 @@ async fn first_promoted(
     refuse: impl Fn(&Declaration) -> Option<String>,
     screen: &mut Screen,
 ) -> anyhow::Result<()> {
+    let access = global.access()?;
     let Err(error) = client::operator(global).await else {
         return Ok(());
     };
     let directory = Path::new(STATE_DIR);
-    match Way::on(directory).filter(|_| global.master.is_none()) {
+    match Way::on(directory).filter(|_| access.master.is_none()) {
         None => return Err(error),
         Some(Way::GoOn) => {
             screen.note("the promotion of this host was interrupted: it is resumed first");

@@ -62,10 +62,7 @@ pub async fn retire(
         let note = format!("{from} has left the cluster already; the master is on {to}.");
         return node_remove::has_left(note, screen);
     }
-    let next = Global {
-        master: plan.address.clone(),
-        ..global.clone()
-    };
+    let next = global.with_master(plan.address.clone());
     for loss in &plan.losses {
         screen.note(format!("{from} takes with it: {loss}"));
     }
@@ -261,10 +258,7 @@ async fn wait_for_move(
     screen: &mut Screen,
 ) -> anyhow::Result<()> {
     let (from, to) = (plan.from.as_str(), plan.to.as_deref().unwrap_or_default());
-    let old = Global {
-        master: plan.own.clone(),
-        ..next.clone()
-    };
+    let old = next.with_master(plan.own.clone());
     let begin = Instant::now();
     let mut stages = Stages::new(Stage::Takes(to.to_owned()));
     let mut serves_since: Option<Instant> = None;
