@@ -99,6 +99,15 @@ impl Records {
         self.changes.iter().filter(|change| !change.is_back)
     }
 
+    /// The bundle that the objects of the cluster had before upgrades gave them `from`; `None` if no
+    /// record has it.
+    pub(super) fn objects_before(&self, from: &BundleVersion) -> Option<&BundleVersion> {
+        let of_objects = self.changes.iter();
+        let of_objects = of_objects.filter(|change| change.done.contains(MASTER));
+        let mut bundles = of_objects.map(|change| &change.bundle);
+        bundles.find(|bundle| *bundle != from)
+    }
+
     /// The changes to other bundles than `to`, each with the minions that have not got all of `to`
     /// since.
     pub(super) fn open(&self, to: &BundleVersion) -> Vec<(&BundleChange, BTreeSet<&str>)> {

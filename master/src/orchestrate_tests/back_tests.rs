@@ -13,7 +13,7 @@ use super::fixture::{applied, newest_run, orchestrate, request, resumed};
 use super::upgrade_fixture::{Held, NEXT, OLD, options, plan, progress, site, tree, upgrade};
 use crate::backend::fixture::{Life, ScriptedMinion, Site};
 
-fn connected(life: &Life) -> (ScriptedMinion, ScriptedMinion) {
+pub(super) fn connected(life: &Life) -> (ScriptedMinion, ScriptedMinion) {
     let (first, worker) = (
         ScriptedMinion::new("bootstrap-1"),
         ScriptedMinion::new("worker-1"),
@@ -23,13 +23,13 @@ fn connected(life: &Life) -> (ScriptedMinion, ScriptedMinion) {
     (first, worker)
 }
 
-fn fails(minion: &ScriptedMinion, state: &str) {
+pub(super) fn fails(minion: &ScriptedMinion, state: &str) {
     let failing = &mut minion.journal.lock().unwrap().failing;
     failing.insert(state.to_owned());
 }
 
 /// The state of the last highstate that a minion has applied.
-fn last_highstate(minion: &ScriptedMinion) -> Option<String> {
+pub(super) fn last_highstate(minion: &ScriptedMinion) -> Option<String> {
     let mut all = applied(minion).into_iter();
     all.rfind(|id| id.starts_with("from-"))
 }
@@ -56,12 +56,12 @@ pub(super) fn back(plan: &UpgradePlan) -> v1::OrchestrateRequest {
     request(UPGRADE, &pillar)
 }
 
-fn turns(plan: &UpgradePlan) -> Vec<&str> {
+pub(super) fn turns(plan: &UpgradePlan) -> Vec<&str> {
     let hosts = plan.turns.iter().flat_map(|turn| &turn.hosts);
     hosts.map(String::as_str).collect()
 }
 
-fn documents(site: &Site) -> String {
+pub(super) fn documents(site: &Site) -> String {
     let read = |path: &str| fs::read_to_string(site.path().join("etc").join(path)).unwrap();
     [
         "cluster.yaml",
@@ -73,7 +73,7 @@ fn documents(site: &Site) -> String {
 }
 
 /// Changes the manifest of a bundle before it is read.
-fn change(site: &Site, bundle: &str, from: &str, to: &str) {
+pub(super) fn change(site: &Site, bundle: &str, from: &str, to: &str) {
     let path = site.path().join(format!("bundles/{bundle}/manifest.json"));
     let text = fs::read_to_string(&path).unwrap();
     assert!(text.contains(from), "{text}");
@@ -88,7 +88,7 @@ fn change(site: &Site, bundle: &str, from: &str, to: &str) {
 }
 
 /// An upgrade that pauses when the first host and the objects have the bundle.
-fn half(life: &Life) {
+pub(super) fn half(life: &Life) {
     let mut options = options();
     options["pause_after"] = json!("control-plane");
     let (code, said) = orchestrate(life, upgrade(life, &options));
@@ -313,7 +313,7 @@ fn an_older_bundle_is_no_upgrade_without_the_return() {
 }
 
 /// A bundle of the site with another state of the objects.
-fn put_bundle(site: &Site, version: &'static str, objects: &'static str) {
+pub(super) fn put_bundle(site: &Site, version: &'static str, objects: &'static str) {
     let mut tree = tree(version);
     for (path, text) in &mut tree {
         if *path == "objects.sls" {
@@ -327,22 +327,7 @@ fn put_bundle(site: &Site, version: &'static str, objects: &'static str) {
     site.bundle(&format!("bundles/{version}"), version, &tree);
 }
 
-/// The bundle after the next one.
-const OTHER: &str = "0.4.0";
-
-/// An upgrade to the bundle after the next one, without a plan.
-fn other() -> v1::OrchestrateRequest {
-    let pillar = json!({"bundle": OTHER, "batch": "25%", "backup": false});
-    request(UPGRADE, &pillar)
-}
-
-fn third() -> Site {
-    let site = site();
-    put_bundle(&site, OTHER, "objects:\n  test.nop: []\n");
-    site
-}
-
-fn succeeds(minion: &ScriptedMinion) {
+pub(super) fn succeeds(minion: &ScriptedMinion) {
     minion.journal.lock().unwrap().failing.clear();
 }
 
@@ -360,50 +345,6 @@ fn the_objects_return_if_the_upgrade_has_stopped_at_them() {
     let (code, said) = orchestrate(&life, back(&plan));
     assert_eq!(code, 0, "{said}");
     assert!(refused(&life).contains("no host has begun"));
-    life.kill();
-}
-
-#[test]
-fn an_upgrade_that_changed_no_host_does_not_hide_the_one_before_it() {
-    let site = third();
-    let life = site.live();
-    let (first, worker) = connected(&life);
-    half(&life);
-    fails(&worker, "stub");
-    let (code, said) = orchestrate(&life, other());
-    assert_eq!(code, 1, "{said}");
-    let plan = way_back(&life).unwrap();
-    assert_eq!(
-        (plan.bundle.as_str(), plan.before.bundle.as_str()),
-        (OLD, NEXT)
-    );
-    assert_eq!(turns(&plan), ["master", "bootstrap-1"]);
-    succeeds(&worker);
-    let (code, said) = orchestrate(&life, back(&plan));
-    assert_eq!(code, 0, "{said}");
-    assert_eq!(last_highstate(&first), Some(format!("from-{OLD}")));
-    life.kill();
-}
-
-#[test]
-fn hosts_of_an_earlier_upgrade_return_with_those_of_the_last_one() {
-    let site = third();
-    let life = site.live();
-    let (first, worker) = connected(&life);
-    fails(&worker, &format!("from-{NEXT}"));
-    let (code, said) = orchestrate(&life, upgrade(&life, &options()));
-    assert_eq!(code, 1, "{said}");
-    fails(&first, &format!("from-{OTHER}"));
-    let (code, said) = orchestrate(&life, other());
-    assert_eq!(code, 1, "{said}");
-    // The objects have the next bundle already, so that is the previous one of the last upgrade.
-    let plan = way_back(&life).unwrap();
-    assert_eq!(
-        (plan.before.bundle.as_str(), plan.bundle.as_str()),
-        (OTHER, NEXT)
-    );
-    assert_eq!(plan.begun, ["bootstrap-1"]);
-    assert_eq!(plan.hosts, ["bootstrap-1", "worker-1"]);
     life.kill();
 }
 

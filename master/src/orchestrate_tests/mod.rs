@@ -3,6 +3,7 @@
 
 mod adding_tests;
 mod back_tests;
+mod back_twice_tests;
 mod ca_identities_tests;
 mod ca_tests;
 mod cancel_tests;

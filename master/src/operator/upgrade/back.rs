@@ -46,7 +46,7 @@ pub(super) async fn find(app: &App, jobs: &Jobs, snapshot: &Snapshot) -> Result<
     };
     let first_change = records.forward().map(|change| change.started).min();
     let lost = async || restore(app, declaration, first_change).await;
-    let Some(to) = previous(jobs, declaration, &from).await else {
+    let Some(to) = previous(jobs, declaration, &records, &from).await else {
         return Err(Refusal::conflict(format!(
             "cannot return from the bundle {from}: each host and the objects of the cluster have it, so the upgrade has ended; {}",
             lost().await
@@ -58,8 +58,11 @@ pub(super) async fn find(app: &App, jobs: &Jobs, snapshot: &Snapshot) -> Result<
         held.map(|held| held.kubernetes.clone())
     };
     let open = records.open(&to);
-    // An upgrade to another bundle may have stopped before this one.
-    let forward = records.forward().map(|change| &change.bundle);
+    // An upgrade to another bundle may have stopped before this one, with hosts that have not got all of
+    // the previous bundle since.
+    let forward = open.iter();
+    let forward = forward.filter(|(change, begun)| !change.is_back && !begun.is_empty());
+    let forward = forward.map(|(change, _)| &change.bundle);
     let mut bundles: BTreeSet<&BundleVersion> = forward.chain([&from]).collect();
     bundles.remove(&to);
     let missing = bundles.iter().find(|bundle| kubernetes(bundle).is_none());
@@ -143,11 +146,13 @@ pub(super) fn begun(
         .collect()
 }
 
-/// The bundle to which hosts return: the cluster's, or if that is new already, the newest of those
-/// that hosts have.
+/// The bundle to which hosts return: the one that the objects of the cluster had before they got
+/// `from`. If they have not got it, that is the cluster's; if no record has it, it is the newest of those
+/// that hosts have. `None` if all of them have `from`.
 async fn previous(
     jobs: &Jobs,
     declaration: &Declaration,
+    records: &Records,
     from: &BundleVersion,
 ) -> Option<BundleVersion> {
     let cluster = declaration.bundle_for(MASTER);
@@ -156,7 +161,13 @@ async fn previous(
     }
     let hosts = declaration.nodes.keys().map(|name| name.as_str());
     let others = hosts.filter_map(|host| Some((host, declaration.bundle_for(host)?)));
-    let others = others.filter(|(_, bundle)| *bundle != from);
+    let others: Vec<(&str, &BundleVersion)> =
+        others.filter(|(_, bundle)| *bundle != from).collect();
+    others.first()?;
+    // A host that an earlier upgrade has not reached has an even older one.
+    if let Some(before) = records.objects_before(from) {
+        return Some(before.clone());
+    }
     let mut newest: Option<(&str, &BundleVersion, Option<Timestamp>)> = None;
     for (host, bundle) in others {
         let built = jobs.declarations().built(bundle).await;

@@ -52,8 +52,8 @@ impl Declarations {
 /// The release of a bundle to which hosts may return.
 ///
 /// # Errors
-/// No host has the bundle, or a host cannot return from the one that it has; or the documents do not
-/// fit the bundle.
+/// All hosts and the objects of the cluster have another bundle, or a host cannot return from the one
+/// that it has; or the documents do not fit the bundle.
 pub(super) fn may_return(snapshot: &Snapshot, to: &InUse) -> Result<Release, Refusal> {
     let release = release(to)?;
     let declaration = snapshot.declaration();
@@ -63,9 +63,10 @@ pub(super) fn may_return(snapshot: &Snapshot, to: &InUse) -> Result<Release, Ref
             release.bundle
         )))
     };
-    if declaration.cluster_release().is_none()
-        || !declaration.bundles_in_use().contains(&release.bundle)
-    {
+    let in_use = declaration.bundles_in_use();
+    // After two upgrades that have not ended, no document may record the bundle between them.
+    let has_ended = in_use.len() < 2 && !in_use.contains(&release.bundle);
+    if declaration.cluster_release().is_none() || has_ended {
         return refuse(
             "no host and no object of the cluster has it any more, so the upgrade has ended; restore a backup instead".to_owned(),
         );
