@@ -110,6 +110,8 @@ words! {
         Disk = "disk",
         /// Hosts that are not connected.
         Hosts = "hosts",
+        /// Minions that run another program than their host's bundle has.
+        Minions = "minions",
         /// Packages on hold.
         Packages = "packages",
         /// The states of the next bundle.
@@ -126,7 +128,7 @@ pub struct UpgradeFinding {
     /// The weight: `error` or `warning`.
     pub severity: UpgradeSeverity,
     /// The subject: `budgets`, `pods`, `deprecated-apis`, `backup`, `certificates`, `etcd`, `disk`,
-    /// `hosts`, `packages`, `states` or `api`.
+    /// `hosts`, `minions`, `packages`, `states` or `api`.
     pub check: UpgradeCheck,
     /// The host. Absent if it is about the cluster.
     #[serde(skip_serializing_if = "Option::is_none")]

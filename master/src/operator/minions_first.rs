@@ -30,7 +30,7 @@ use tokio_stream::wrappers::ReceiverStream;
 use super::silent_hosts;
 
 /// The program's path in a bundle.
-const BUNDLED: &str = "bin/halite-minion";
+pub(super) const BUNDLED: &str = "bin/halite-minion";
 /// The id of the state there that restarts the minion with the new program, after its return.
 const RESTART: &str = "halite-minion-restart";
 
@@ -52,7 +52,9 @@ const DIFFERS: &str = "the minion differs from the bundle's program";
 /// A host whose minion differs from its bundle's program.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Outdated {
-    host: MinionId,
+    pub(super) host: MinionId,
+    /// SHA-256 of the program that it runs; `None` if it is too old to report it.
+    pub(super) program: Option<String>,
     /// SHA-256 of the bundle's program.
     wanted: String,
     /// The time of the last update if it was rolled back.
@@ -77,6 +79,7 @@ pub(super) async fn outdated(jobs: &Jobs, minions: &[MinionId]) -> Result<Vec<Ou
         if has_connected && !runs(&grains, &wanted) {
             found.push(Outdated {
                 host: host.clone(),
+                program: grains[PROGRAM].as_str().map(str::to_owned),
                 wanted,
                 taken_back: taken_back(&grains).map(|reverted| reverted.time),
             });

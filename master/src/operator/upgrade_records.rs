@@ -99,6 +99,12 @@ impl Records {
         self.changes.iter().filter(|change| !change.is_back)
     }
 
+    /// The bundles that runs have begun to give.
+    pub(super) fn bundles(&self) -> BTreeSet<BundleVersion> {
+        let bundles = self.changes.iter().map(|change| &change.bundle);
+        bundles.cloned().collect()
+    }
+
     /// The bundle that the objects of the cluster had before upgrades gave them `from`; `None` if no
     /// record has it.
     pub(super) fn objects_before(&self, from: &BundleVersion) -> Option<&BundleVersion> {

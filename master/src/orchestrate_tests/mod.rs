@@ -18,6 +18,7 @@ mod isolated_tests;
 mod leave_tests;
 mod node_tests;
 mod other_options_tests;
+mod outdated_minions_tests;
 mod pause_tests;
 mod pod_network_tests;
 mod reboot_tests;

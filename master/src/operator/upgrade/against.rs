@@ -1,5 +1,7 @@
 //! An upgrade that is planned, and the form of a finding against it.
 
+use std::collections::BTreeSet;
+
 use halite_api::{UpgradeCheck, UpgradeFinding, UpgradeSeverity, UpgradeTurn};
 use halite_core::app::App;
 use halite_core::declared::{Direction, Snapshot};
@@ -15,6 +17,8 @@ pub(super) struct Against<'a> {
     pub(super) jobs: &'a Jobs,
     pub(super) snapshot: &'a Snapshot,
     pub(super) bundle: &'a BundleVersion,
+    /// The bundles that runs have begun to give since the last one that ended.
+    pub(super) given: &'a BTreeSet<BundleVersion>,
     /// The Kubernetes of the bundle.
     pub(super) kubernetes: &'a str,
     pub(super) direction: Direction,

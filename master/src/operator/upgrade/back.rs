@@ -28,6 +28,8 @@ pub(super) struct WayBack {
     /// The hosts, `master` for the objects, that upgrades have begun to change, and that record the
     /// previous bundle.
     pub(super) begun: BTreeSet<String>,
+    /// The bundles that runs have begun to give.
+    pub(super) given: BTreeSet<BundleVersion>,
 }
 
 /// Finds the way back from the last upgrade.
@@ -116,6 +118,7 @@ pub(super) async fn find(app: &App, jobs: &Jobs, snapshot: &Snapshot) -> Result<
         },
         to,
         begun,
+        given: records.bundles(),
     })
 }
 

@@ -10,7 +10,7 @@ use halite_pillar::role::Role;
 use serde_json::Value;
 
 use super::against::{Against, finding, from_health};
-use super::{etcd, holds, pods, space};
+use super::{etcd, holds, minions, pods, space};
 use crate::operator::status::{Inspection, inspect};
 
 /// The shortest time ahead, in seconds, for which certificates are judged: an upgrade may be paused.
@@ -31,6 +31,7 @@ pub(super) async fn of(
     let inspection = inspect(against.app, against.jobs).await?;
     let mut found = uncompiled(states, steps);
     found.extend(hosts(against));
+    found.extend(minions::findings(against).await?);
     found.extend(etcd::findings(&inspection.status));
     found.extend(pods::findings(against, &inspection.status.api).await);
     found.extend(backup(against, &inspection));

@@ -5,6 +5,7 @@ mod back;
 mod etcd;
 mod findings;
 mod holds;
+mod minions;
 mod pods;
 mod space;
 #[cfg(test)]
@@ -65,6 +66,7 @@ pub(super) async fn document(
         before,
         direction: Direction::Forward,
         begun,
+        given: records.bundles(),
     };
     planned(app, jobs, snapshot, change, values(options, &bundle)?).await
 }
@@ -89,6 +91,7 @@ pub(super) async fn back_document(
         before: way.from,
         direction: Direction::Back,
         begun: way.begun,
+        given: way.given,
     };
     planned(app, jobs, snapshot, change, over).await
 }
@@ -101,6 +104,8 @@ struct Change<'a> {
     direction: Direction,
     /// The hosts that must change although they record the bundle.
     begun: BTreeSet<String>,
+    /// The bundles that runs have begun to give since the last one that ended.
+    given: BTreeSet<BundleVersion>,
 }
 
 /// The plan of a change with these values over the pillar.
@@ -116,6 +121,7 @@ async fn planned(
         before,
         direction,
         begun,
+        given,
     } = change;
     let open = app.store.open_runs().await?;
     let run = open_upgrade(&open, &Value::Object(over.clone()).to_string())?;
@@ -150,6 +156,7 @@ async fn planned(
         jobs,
         snapshot,
         bundle,
+        given: &given,
         kubernetes: &release.kubernetes,
         direction,
         options: &over,
