@@ -1,5 +1,6 @@
 //! A site of an earlier Halite is upgraded to the present one, as the guide describes: the master
-//! first, then the minions. The protocol and a migration of the store lie between.
+//! first, then the minions. Migrations of the store and new messages lie between. The number of the
+//! protocol is the same: hosts with an earlier one are tested in one process only.
 
 use std::fs;
 
