@@ -179,7 +179,7 @@ pub(super) struct Planes {
 
 impl Planes {
     /// The minion of a host. Its journal outlives each master.
-    fn minion(&self, name: &str) -> ScriptedMinion {
+    pub(super) fn minion(&self, name: &str) -> ScriptedMinion {
         let mut minions = self.minions.lock().unwrap();
         let known = minions.entry(name.to_owned());
         known.or_insert_with(|| self.new_minion(name)).clone()

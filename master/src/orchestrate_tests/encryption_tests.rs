@@ -1,5 +1,8 @@
 //! The shipped rotation of the keys of objects in etcd.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
 use halite_core::names::minion;
 use halite_core::refusal::RefusalKind;
 use halite_core::roster::FollowState;
@@ -12,7 +15,7 @@ use super::encryption_fixture::{
     ENCRYPTED, Planes, ROTATE, apply, declare, declare_node, keys, load, names, rotate, site,
     standbys,
 };
-use super::fixture::{findings, killed, newest_run, request, resumed};
+use super::fixture::{cut_off, findings, killed, killed_in_job, newest_run, request, resumed};
 use crate::backend::fixture::{Life, Site};
 
 const THREE: [&str; 3] = ["bootstrap-1", "cp-2", "cp-3"];
@@ -123,19 +126,74 @@ fn a_rotation_that_was_killed_in_any_stage_ends_with_one_new_key() {
         let case = format!("killed after {kill_after}");
         let (retcode, data) = resumed(&life, &newest_run(&life));
         assert_eq!(retcode, 0, "{case}: {data}");
-        let own = keys(&site).unwrap();
-        assert_eq!(own.names().names.len(), 1, "{case}: {own:?}");
-        assert!(own.names().names[0].starts_with("key2-"), "{case}: {own:?}");
-        assert!(!own.names().rotates, "{case}");
-        planes.assert_all_have(&THREE, &own, &case);
-        let writes = site.api.writes.lock().unwrap();
-        assert!(
-            writes.contains(&"replace Secret default/a".to_owned()),
-            "{case}"
-        );
-        drop(writes);
+        check_end(&site, &planes, &case);
         if ended {
             return;
+        }
+    }
+}
+
+/// Checks that the second key has replaced the first one on all hosts, and that nothing of the rotation
+/// is left.
+fn check_end(site: &Site, planes: &Planes, case: &str) {
+    let own = keys(site).unwrap();
+    assert_eq!(own.names().names.len(), 1, "{case}: {own:?}");
+    assert!(own.names().names[0].starts_with("key2-"), "{case}: {own:?}");
+    assert!(!own.names().rotates, "{case}");
+    planes.assert_all_have(&THREE, &own, case);
+    let writes = site.api.writes.lock().unwrap();
+    assert!(
+        writes.contains(&"replace Secret default/a".to_owned()),
+        "{case}"
+    );
+}
+
+/// The minion of each control plane is killed in each of its jobs.
+#[test]
+fn a_minion_that_is_killed_in_any_job_gets_the_keys_again() {
+    for host in THREE {
+        for after in 0.. {
+            let (site, planes) = three();
+            let life = live(&site, &planes);
+            assert_eq!(apply(&life, &THREE), [0, 0, 0]);
+            let jobs = Arc::new(AtomicUsize::new(0));
+            life.reconnect(&killed_in_job(&planes.minion(host), after, &jobs));
+            let (retcode, data) = rotate(&life);
+            let case = format!("{host} in its job {after}");
+            assert_eq!(retcode, 0, "{case}: {data}");
+            check_end(&site, &planes, &case);
+            life.kill();
+            if jobs.load(Ordering::SeqCst) <= after {
+                assert!(after > 3, "{host} had only {after} jobs");
+                break;
+            }
+        }
+    }
+}
+
+/// A control plane is cut off at every ninth step; for each host, these are others. If the run ends without
+/// it, the same command completes the rotation.
+#[test]
+fn a_rotation_that_loses_a_control_plane_is_completed_by_the_same_command() {
+    for (at, host) in THREE.into_iter().enumerate() {
+        for after in (1 + 3 * at..).step_by(9) {
+            let (site, planes) = three();
+            let life = live(&site, &planes);
+            assert_eq!(apply(&life, &THREE), [0, 0, 0]);
+            let request = request(ROTATE, &json!({}));
+            let (last, ended) = cut_off(&life, request, &planes.minion(host), after);
+            let case = format!("{host} at step {after}: {}", last.data_json);
+            // Another rotation would take a third key.
+            if last.retcode != 0 {
+                planes.connect(&life, &[host]);
+                let (retcode, data) = rotate(&life);
+                assert_eq!(retcode, 0, "{case}, then: {data}");
+            }
+            check_end(&site, &planes, &case);
+            life.kill();
+            if ended {
+                break;
+            }
         }
     }
 }

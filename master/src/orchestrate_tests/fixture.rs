@@ -2,6 +2,7 @@
 //! place of each shipped state, a run to its end, and a master that is killed in the middle of one.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use futures_util::StreamExt as _;
@@ -12,11 +13,15 @@ use halite_preflight::checks::CHECKS;
 use halite_proto::v1;
 use halite_store::{KeyState, Run};
 use serde_json::{Value, json};
+use tokio::time::timeout;
 
 use crate::backend::fixture::{Life, ScriptedMinion, Site};
 
 /// The longest time until a run has ended or has sent a number of its events.
 const LONGEST: Duration = Duration::from_secs(300);
+
+/// The time without an event after which a host that was cut off comes back.
+const BOOT: Duration = Duration::from_millis(300);
 
 /// A state of this id, in place of the shipped ones.
 macro_rules! stub {
@@ -214,6 +219,70 @@ pub(super) fn killed(life: Life, request: v1::OrchestrateRequest, after: usize) 
     });
     life.kill();
     ended
+}
+
+/// The same minion, which is killed in the job after this number of them; `jobs` counts those with
+/// states or a command.
+pub(super) fn killed_in_job(
+    minion: &ScriptedMinion,
+    after: usize,
+    jobs: &Arc<AtomicUsize>,
+) -> ScriptedMinion {
+    let (journal, host) = (Arc::clone(&minion.journal), Arc::clone(&minion.host));
+    let jobs = Arc::clone(jobs);
+    minion.clone().on(move |job| {
+        let works = matches!(job.function.as_str(), "state.apply" | "cmd.run");
+        if works && jobs.fetch_add(1, Ordering::SeqCst) == after {
+            journal.lock().unwrap().interrupt_next = true;
+        }
+        host(job)
+    })
+}
+
+fn begins_step(event: &v1::Event) -> bool {
+    let data: Value = serde_json::from_str(&event.data_json).unwrap();
+    data["step"]["status"] == "running"
+}
+
+/// Starts an orchestration, cuts a host off when this number of steps has begun, and follows the run
+/// to its end: its last event, and whether it had ended before. If the run waits for the host, the
+/// host comes back.
+pub(super) fn cut_off(
+    life: &Life,
+    request: v1::OrchestrateRequest,
+    host: &ScriptedMinion,
+    after: usize,
+) -> (v1::Event, bool) {
+    let stream = life.backend.orchestrate("root", request);
+    let stream = life.runtime.block_on(stream);
+    let mut stream = stream.unwrap().map(Result::unwrap);
+    let mut last = None;
+    let mut seen = 0;
+    while seen < after {
+        let Some(event) = life.runtime.block_on(stream.next()) else {
+            return (last.expect("a run has events"), true);
+        };
+        seen += usize::from(begins_step(&event));
+        last = Some(event);
+    }
+    life.app.connections.disconnect(&host.id);
+    life.runtime
+        .block_on(life.backend.on_disconnected(&host.id));
+    let mut back = false;
+    loop {
+        let next = async { timeout(BOOT, stream.next()).await };
+        match life.runtime.block_on(next) {
+            Ok(Some(event)) => last = Some(event),
+            Ok(None) => break,
+            // A job was on its way to the host and waits for it.
+            Err(_) if !back => {
+                back = true;
+                life.reconnect(host);
+            }
+            Err(_) => {}
+        }
+    }
+    (last.expect("a run has events"), false)
 }
 
 /// The newest run in the store.

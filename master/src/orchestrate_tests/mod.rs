@@ -26,6 +26,7 @@ mod reserved_tests;
 mod roles_leave_tests;
 mod roles_tests;
 mod rotation_hosts_tests;
+mod rotation_tests;
 mod run_tests;
 mod stall_fixture;
 mod stall_tests;

@@ -9,18 +9,19 @@ use halite_core::roster::FollowState;
 use halite_etcd::fake::FakeCluster;
 use serde_json::json;
 
+use super::ca_identities_tests::OWN;
 use super::ca_tests::{TREE, file, plane, put_namespace, rotate, stored};
 use super::encryption_fixture::{ENCRYPTED, WAIT, declare, declare_node, standbys};
 use crate::backend::fixture::{Life, ScriptedMinion, Site};
 
 fn tree() -> Vec<(&'static str, String)> {
-    let shipped = TREE.iter();
-    shipped
-        .map(|(path, text)| (*path, text.replace(WAIT.0, WAIT.1)))
+    let all = TREE.iter().chain(OWN);
+    all.map(|(path, text)| (*path, text.replace(WAIT.0, WAIT.1)))
         .collect()
 }
 
-fn site() -> Site {
+/// A site with two bundles and three members of etcd.
+pub(super) fn site() -> Site {
     let tree = tree();
     let tree: Vec<(&str, &str)> = (tree.iter())
         .map(|(path, text)| (*path, text.as_str()))
@@ -36,14 +37,15 @@ fn site() -> Site {
 }
 
 /// Declares a second control plane, which is a standby of the master.
-fn declare_plane(site: &Site, resolved: &str) {
+pub(super) fn declare_plane(site: &Site, resolved: &str) {
     declare_node(site, "cp-2", "10.10.0.12", resolved);
 }
 
-const JOINED: &str = "resolved:\n  controlPlane: 10.10.0.12\n  workloadPlane: 10.10.0.12\n  etcd:\n    member: cp-2\n    \
+/// The section of the second control plane's document once it has joined.
+pub(super) const JOINED: &str = "resolved:\n  controlPlane: 10.10.0.12\n  workloadPlane: 10.10.0.12\n  etcd:\n    member: cp-2\n    \
      initialCluster: \"cp-2=https://10.10.0.12:2380\"\n";
 
-fn connect(life: &Life, minions: &[&ScriptedMinion]) {
+pub(super) fn connect(life: &Life, minions: &[&ScriptedMinion]) {
     minions.iter().for_each(|minion| life.connect(minion));
 }
 

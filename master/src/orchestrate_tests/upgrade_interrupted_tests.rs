@@ -4,24 +4,19 @@
 use std::fs;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::Duration;
 
-use futures_util::StreamExt as _;
 use halite_api::UpgradeState;
 use halite_proto::ids::JobId;
-use halite_proto::v1;
 use serde_json::{Value, json};
-use tokio::time::timeout;
 
-use super::fixture::{applied, killed, newest_run, orchestrate, put_pod, resumed};
+use super::fixture::{
+    applied, cut_off, killed, killed_in_job, newest_run, orchestrate, put_pod, resumed,
+};
 use super::upgrade_fixture::{NEXT, options, problems, progress, site, upgrade};
 use crate::backend::fixture::{Life, ScriptedMinion, Site};
 
 /// The hosts of the site.
 const HOSTS: [&str; 2] = ["bootstrap-1", "worker-1"];
-
-/// The time until a host is back for which a run waits.
-const BOOT: Duration = Duration::from_millis(300);
 
 /// A cluster whose nodes are drained, with a pod on the worker.
 fn drained() -> Value {
@@ -142,14 +137,7 @@ fn a_minion_that_is_killed_in_any_job_of_an_upgrade_gets_it_again() {
     for at in [0, 1] {
         for nth in 0.. {
             let (site, mut minions, seen) = (prepared(), minions(), Arc::new(AtomicUsize::new(0)));
-            let (journal, jobs) = (Arc::clone(&minions[at].journal), Arc::clone(&seen));
-            minions[at] = minions[at].clone().on(move |job| {
-                let works = matches!(job.function.as_str(), "state.apply" | "cmd.run");
-                if works && jobs.fetch_add(1, Ordering::SeqCst) == nth {
-                    journal.lock().unwrap().interrupt_next = true;
-                }
-                None
-            });
+            minions[at] = killed_in_job(&minions[at], nth, &seen);
             let life = connected(&site, &minions);
             let (code, said) = orchestrate(&life, upgrade(&life, &drained()));
             assert_eq!(code, 0, "{} in its job {nth}: {said}", HOSTS[at]);
@@ -166,51 +154,6 @@ fn a_minion_that_is_killed_in_any_job_of_an_upgrade_gets_it_again() {
     }
 }
 
-fn begins_step(event: &v1::Event) -> bool {
-    let data: Value = serde_json::from_str(&event.data_json).unwrap();
-    data["step"]["status"] == "running"
-}
-
-/// Starts an upgrade, cuts a host off after this number of steps has begun, and follows the run to its
-/// end: its last event, and whether it had ended before. If the run waits for the host, the host
-/// comes back.
-fn cut_off(life: &Life, host: &ScriptedMinion, after: usize) -> (String, bool) {
-    let request = upgrade(life, &drained());
-    let stream = life
-        .runtime
-        .block_on(life.backend.orchestrate("root", request));
-    let mut stream = stream.unwrap().map(Result::unwrap);
-    let mut last = None;
-    let mut seen = 0;
-    while seen < after {
-        let Some(event) = life.runtime.block_on(stream.next()) else {
-            let last: v1::Event = last.expect("a run has events");
-            return (last.data_json, true);
-        };
-        seen += usize::from(begins_step(&event));
-        last = Some(event);
-    }
-    life.app.connections.disconnect(&host.id);
-    life.runtime
-        .block_on(life.backend.on_disconnected(&host.id));
-    let mut back = false;
-    loop {
-        let next = async { timeout(BOOT, stream.next()).await };
-        match life.runtime.block_on(next) {
-            Ok(Some(event)) => last = Some(event),
-            Ok(None) => break,
-            // A job was on its way to the host and waits for it.
-            Err(_) if !back => {
-                back = true;
-                life.reconnect(host);
-            }
-            Err(_) => {}
-        }
-    }
-    let last = last.expect("a run has events");
-    (last.data_json, false)
-}
-
 #[test]
 fn an_upgrade_that_loses_a_host_at_any_step_is_completed_by_the_same_command() {
     let mut wanted = undisturbed();
@@ -218,9 +161,10 @@ fn an_upgrade_that_loses_a_host_at_any_step_is_completed_by_the_same_command() {
         for after in 1.. {
             let (site, minions) = (prepared(), minions());
             let life = connected(&site, &minions);
-            let (said, ended) = cut_off(&life, &minions[at], after);
+            let (last, ended) = cut_off(&life, upgrade(&life, &drained()), &minions[at], after);
             life.reconnect(&minions[at]);
             let (code, again) = orchestrate(&life, upgrade(&life, &drained()));
+            let said = last.data_json;
             let what = format!("{} was cut off at step {after}: {said}", HOSTS[at]);
             assert_eq!(code, 0, "{what}, then: {again}");
             let now = left(&site, &life, &minions);
