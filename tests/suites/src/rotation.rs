@@ -130,20 +130,22 @@ pub(super) fn sites() -> [Site; 2] {
 pub struct MeasuredRotation {
     /// The time of the command.
     pub time: Duration,
-    /// The number of requests that were refused because of a certificate. A kubeconfig from before the
-    /// rotation counts until its CA leaves.
-    pub refused: usize,
+    /// The number of writes that failed, for whatever reason. A kubeconfig from before the rotation
+    /// counts until its CA leaves.
+    pub failed: usize,
 }
 
 /// Rotates the CA of Kubernetes in all of its stages, and restarts the pods that depend on it, while two
-/// clients on the worker write: one has a kubeconfig from before, and the other one follows.
+/// clients on the worker write: one has a kubeconfig from before, and the other one follows. Prints each
+/// write that failed.
 ///
 /// # Errors
 /// The rotation fails, or an acknowledged write is missing.
 pub fn timed(cluster: &Cluster) -> Result<MeasuredRotation> {
     let (time, notes) = under_writes(cluster)?;
-    let refused = notes.wrong(cluster)?.len();
-    Ok(MeasuredRotation { time, refused })
+    notes.print();
+    let failed = notes.wrong(cluster)?.len();
+    Ok(MeasuredRotation { time, failed })
 }
 
 /// The command that rotates a CA.

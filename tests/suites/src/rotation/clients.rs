@@ -33,8 +33,9 @@ const PAUSE: Duration = Duration::from_millis(100);
 const LEAST: usize = 10;
 
 /// Writes objects with the name and the kubeconfig in its argument. Notes the number of CAs that the
-/// worker trusts at each write, and the time of each refusal because of a certificate. Other failures
-/// are those of an API server that restarts.
+/// worker trusts at each write, and the time and the message of each failure. `kubectl` repeats what
+/// each client of Kubernetes repeats, and nothing else does. The older client ends when it is refused
+/// because of a certificate.
 const WRITER: &str = r#"#!/bin/sh
 cd /root/rotation
 n=0
@@ -43,23 +44,40 @@ while [ ! -e stop ]; do
   if said=$(./kubectl --kubeconfig "$1.conf" --request-timeout 5s create configmap "$1-$n" --from-literal=n=$n 2>&1); then
     echo "$(grep -c BEGIN /etc/kubernetes/pki/ca.crt) $n" >> "$1.written"
   else
-    case $said in
-      *x509*|*certificate*|*Unauthorized*|*'logged in'*)
-        echo "$(date +%s.%N) $(echo "$said" | tr '\n' ' ')" >> "$1.refused"
-        [ "$1" != old ] || exit 0;;
+    echo "$(date +%s.%N) $(echo "$said" | tr '\n' ' ')" >> "$1.failed"
+    case $1:$said in
+      old:*x509*|old:*certificate*|old:*Unauthorized*|old:*'logged in'*) exit 0;;
     esac
   fi
   sleep 0.2
 done
 "#;
 
+/// Parts of the messages of a refusal because of a certificate, as in the script.
+const OF_CERTIFICATES: [&str; 4] = ["x509", "certificate", "Unauthorized", "logged in"];
+
+/// A write that failed.
+#[derive(Debug)]
+struct FailedWrite {
+    /// The time in seconds.
+    time: f64,
+    /// The message of the client.
+    said: String,
+}
+
+impl FailedWrite {
+    /// Returns whether the write was refused because of a certificate.
+    fn is_refusal(&self) -> bool {
+        OF_CERTIFICATES.iter().any(|part| self.said.contains(part))
+    }
+}
+
 /// The notes of one client.
 #[derive(Debug)]
 struct Notes {
     /// The acknowledged writes: the number of CAs that the worker trusted, and the number of the write.
     written: Vec<(usize, u64)>,
-    /// The refusals because of a certificate: the time in seconds, and the message.
-    refused: Vec<(f64, String)>,
+    failed: Vec<FailedWrite>,
 }
 
 /// The notes of both clients.
@@ -94,7 +112,7 @@ fn start(cluster: &Cluster) -> Result<()> {
     let (first, worker) = (&cluster.bootstrap, &cluster.worker);
     // There may be notes of an earlier attempt.
     worker.sh(&format!(
-        "mkdir -p {DIRECTORY} && cd {DIRECTORY} && rm -f stop *.written *.refused"
+        "mkdir -p {DIRECTORY} && cd {DIRECTORY} && rm -f stop *.written *.failed"
     ))?;
     for (from, to) in [
         (PROGRAM, KUBECTL),
@@ -118,7 +136,7 @@ fn has_begun(worker: &Host) -> Result<()> {
     for name in [OLD, NEW] {
         let notes = Notes::read(worker, name)?;
         let number = notes.written.len();
-        ensure!(number > 2, "{name}: {number} writes, {:?}", notes.refused);
+        ensure!(number > 2, "{name}: {number} writes, {:?}", notes.failed);
     }
     Ok(())
 }
@@ -172,15 +190,18 @@ impl Notes {
         };
         let mut notes = Self {
             written: Vec::new(),
-            refused: Vec::new(),
+            failed: Vec::new(),
         };
         for line in lines("written")? {
             let (cas, number) = words(&line)?;
             notes.written.push((cas.parse()?, number.trim().parse()?));
         }
-        for line in lines("refused")? {
+        for line in lines("failed")? {
             let (time, said) = words(&line)?;
-            notes.refused.push((time.parse()?, said.to_owned()));
+            notes.failed.push(FailedWrite {
+                time: time.parse()?,
+                said: said.to_owned(),
+            });
         }
         Ok(notes)
     }
@@ -213,36 +234,51 @@ impl ClientNotes {
         Ok(())
     }
 
-    /// The refusals because of a certificate that break the promise of the rotation: all of the present
-    /// kubeconfig, and those of the older one while each control plane trusts its CA.
+    /// The messages of the failures that break the promise of the rotation: all of the present
+    /// kubeconfig, and those of the older one while each control plane trusts its CA. The only API
+    /// server of a cluster restarts, so there only refusals because of a certificate count.
     pub(super) fn wrong(&self, cluster: &Cluster) -> Result<Vec<&str>> {
         let left = first_without_the_old_ca(cluster)?;
-        let early = self.old.refused.iter().filter(|(time, _)| *time < left);
-        let wrong = early.chain(&self.new.refused);
-        Ok(wrong.map(|(_, said)| said.as_str()).collect())
+        let restarts = cluster.control_planes().len() == 1;
+        let early = self.old.failed.iter().filter(|write| write.time < left);
+        let wrong = early.chain(&self.new.failed);
+        let wrong = wrong.filter(|write| !restarts || write.is_refusal());
+        Ok(wrong.map(|write| write.said.as_str()).collect())
     }
 
-    /// Fails unless both clients wrote while both CAs were trusted, and only the older one was refused,
-    /// once its CA had left.
-    pub(super) fn check(&self, cluster: &Cluster) -> Result<()> {
+    /// Prints the number of writes and the failures of each client.
+    pub(super) fn print(&self) {
         for (name, notes) in self.each() {
-            let all = notes.written.len();
+            let (written, failed) = (notes.written.len(), notes.failed.len());
+            println!("  {name}: {written} writes, {failed} failed");
+            for write in &notes.failed {
+                println!("    {:.3}: {}", write.time, write.said);
+            }
+        }
+    }
+
+    /// Fails unless both clients wrote while both CAs were trusted, no write failed that must not, and
+    /// the older client was refused when its CA had left.
+    pub(super) fn check(&self, cluster: &Cluster) -> Result<()> {
+        self.print();
+        for (name, notes) in self.each() {
             let both = notes.written.iter().filter(|(cas, _)| *cas == 2).count();
             ensure!(
                 both > LEAST,
                 "{name}: only {both} writes while both are trusted"
             );
-            println!("  {name}: {all} writes, {both} while both are trusted");
         }
         let wrong = self.wrong(cluster)?;
         ensure!(
             wrong.is_empty(),
-            "refused before the old CA has left: {wrong:?}"
+            "writes failed before the old CA has left: {wrong:?}"
         );
-        let refused = &self.old.refused;
+        let failed = self.old.failed.iter();
+        let refused = failed.filter(|write| write.is_refusal()).count();
         ensure!(
-            refused.len() == 1,
-            "the old kubeconfig is not refused once: {refused:?}"
+            refused == 1,
+            "the old kubeconfig is not refused once: {:?}",
+            self.old.failed
         );
         Ok(())
     }
@@ -257,4 +293,41 @@ fn first_without_the_old_ca(cluster: &Cluster) -> Result<f64> {
         first = first.min(changed.trim().parse()?);
     }
     Ok(first)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn refusals_are_told_from_failures_of_connections() {
+        for (said, is_refusal) in [
+            (
+                "error: failed to create configmap: Post \"https://10.0.0.10:6443/api\": tls: failed to verify certificate: \
+                 x509: certificate signed by unknown authority",
+                true,
+            ),
+            (
+                "error: You must be logged in to the server (Unauthorized)",
+                true,
+            ),
+            (
+                "The connection to the server 10.0.0.10:6443 was refused - did you specify the right host or port?",
+                false,
+            ),
+            (
+                "error: failed to create configmap: Post \"https://10.0.0.10:6443/api\": read: connection reset by peer",
+                false,
+            ),
+        ] {
+            let write = FailedWrite {
+                time: 1.0,
+                said: said.to_owned(),
+            };
+            assert_eq!(write.is_refusal(), is_refusal, "{said}");
+        }
+        for part in OF_CERTIFICATES {
+            assert!(WRITER.contains(part), "{part}");
+        }
+    }
 }
