@@ -8,7 +8,7 @@ mod upgraded;
 use anyhow::{Context as _, Result, bail, ensure};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use halite_lab::cluster::{BOOTSTRAP, CLUSTER, CTL, Cluster, DOCUMENT, WORKER};
+use halite_lab::cluster::{BOOTSTRAP, CLUSTER, Cluster, DOCUMENT, WORKER};
 use halite_lab::host::Host;
 use halite_lab::layout::{Layout, TWO};
 use halite_lab::progress::Board;
@@ -352,10 +352,9 @@ fn settled(cluster: &Cluster) -> Result<Counts> {
 
 fn rotated(cluster: &Cluster) -> Result<Counts> {
     let host = &cluster.bootstrap;
-    let rotate = [CTL, "certs", "rotate", "encryption", "--yes"];
     let older = writer(host)?;
     std::fs::write(host.file(OLDER_KEY), master_key(host)?)?;
-    host.run(&rotate)?;
+    page::rotates_the_key(host)?;
     let newer = writer(host)?;
     ensure!(newer != older, "{older} still encrypts");
     is_encrypted_with(cluster, &newer)?;

@@ -5,6 +5,7 @@ mod boundaries;
 mod clients;
 mod compromised;
 mod own;
+mod page;
 mod three;
 
 use std::collections::BTreeSet;
@@ -12,7 +13,7 @@ use std::fs;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail, ensure};
-use halite_api::{CertificateList, PreparedCa, PreparedState};
+use halite_api::{CertificateList, PreparedState};
 use halite_lab::cluster::{CTL, Cluster, run_kubectl};
 use halite_lab::host::Host;
 use halite_lab::layout::{HA, TWO};
@@ -92,18 +93,14 @@ const VOLUMES: Duration = Duration::from_secs(180);
 /// The CA of an operator, and the root that signs it.
 const OWN: &str = "/root/rotation/own";
 
-/// Signs the request `ca.csr` with a root outside of the cluster.
-const SIGN: &str = r#"set -e
+/// Makes two CAs outside of the cluster: a root, and one for the front proxy.
+const MAKE_CAS: &str = r#"set -e
+mkdir -p /root/rotation/own
 cd /root/rotation/own
-openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 3650 -subj '/O=Example/CN=Example root' \
-  -addext keyUsage=critical,keyCertSign,cRLSign -keyout root.key -out root.crt 2>/dev/null
-cat > ca.ext <<'E'
-basicConstraints=critical,CA:TRUE,pathlen:0
-keyUsage=critical,digitalSignature,keyCertSign,cRLSign
-subjectKeyIdentifier=hash
-authorityKeyIdentifier=keyid
-E
-openssl x509 -req -in ca.csr -CA root.crt -CAkey root.key -CAcreateserial -days 1825 -extfile ca.ext -out ca.crt 2>/dev/null
+for name in root front-proxy; do
+  openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 3650 -subj "/O=Example/CN=Example $name" \
+    -addext keyUsage=critical,keyCertSign,cRLSign -keyout $name.key -out $name.crt 2>/dev/null
+done
 "#;
 
 /// The sites of the rotation: one control plane and one worker, and three control planes and one worker.
@@ -142,7 +139,7 @@ pub struct MeasuredRotation {
 /// # Errors
 /// The rotation fails, or an acknowledged write is missing.
 pub fn timed(cluster: &Cluster) -> Result<MeasuredRotation> {
-    let (time, notes) = under_writes(cluster)?;
+    let (time, notes) = under_writes(cluster, |host| rotate(host, "kubernetes", RESTART))?;
     notes.print();
     let failed = notes.wrong(cluster)?.len();
     Ok(MeasuredRotation { time, failed })
@@ -167,15 +164,18 @@ fn keep_old(host: &Host) -> Result<()> {
     Ok(())
 }
 
-/// Replaces the CA of Kubernetes while clients write. Returns the time of the command and the notes of the
-/// clients; all acknowledged writes exist.
-fn under_writes(cluster: &Cluster) -> Result<(Duration, ClientNotes)> {
+/// Calls `replace`, which replaces the CA of Kubernetes, with the first host while clients write. Returns
+/// its time and the notes of the clients; all acknowledged writes exist.
+fn under_writes(
+    cluster: &Cluster,
+    replace: impl FnOnce(&Host) -> Result<()>,
+) -> Result<(Duration, ClientNotes)> {
     let host = &cluster.bootstrap;
     keep_old(host)?;
     let mut time = Duration::ZERO;
     let notes = clients::while_written(cluster, || {
         let start = Instant::now();
-        rotate(host, "kubernetes", RESTART)?;
+        replace(host)?;
         time = start.elapsed();
         Ok(())
     })?;
@@ -191,7 +191,7 @@ fn replaced(cluster: &Cluster) -> Result<Counts> {
     let host = &cluster.bootstrap;
     host.run(&["mkdir", "-p", DIRECTORY])?;
     fs::write(host.file(OLD_CERTIFICATES), certificates(host)?)?;
-    let (_, notes) = under_writes(cluster)?;
+    let (_, notes) = under_writes(cluster, |host| page::ROTATE.run(host).map(drop))?;
     notes.check(cluster)?;
     Ok(Counts::ONE)
 }
@@ -335,28 +335,34 @@ fn others(cluster: &Cluster) -> Result<Counts> {
     }
     // Programs in pods reach the API with new tokens.
     cluster.wait_for_pods(PODS)?;
+    // The CAs of Kubernetes and of the front proxy, each without the old one.
+    let trusted = page::AGGREGATED.run(host)?;
+    let number = trusted.matches("BEGIN CERTIFICATE").count();
+    ensure!(
+        number == 2,
+        "{number} CAs for aggregated API servers: {trusted}"
+    );
     as_kubeadm_sees(cluster)
 }
 
 fn imported(cluster: &Cluster) -> Result<Counts> {
     let host = &cluster.bootstrap;
-    let [request, ca, root] = ["ca.csr", "ca.crt", "root.crt"].map(|name| format!("{OWN}/{name}"));
-    host.run(&[CTL, "certs", "csr", "kubernetes", "--out", &request])?;
-    host.sh(SIGN)?;
-    let import = format!("{CTL} certs import kubernetes");
-    let said = host.sh(&format!("{import} --cert {root} 2>&1 && exit 1 || true"))?;
+    let [ca, root] = ["kubernetes.crt", "root.crt"].map(|name| format!("{OWN}/{name}"));
+    host.sh(MAKE_CAS)?;
+    let mut walk = page::OWN_CA.walk()?.inside(OWN);
+    walk.run(host, page::REQUEST)?;
+    let other = format!("{CTL} certs import kubernetes --cert {root} 2>&1 && exit 1 || true");
+    let said = host.sh(&other)?;
     ensure!(said.contains("the key of the request"), "{said}");
-    host.sh(&format!("{import} --cert {ca} --chain {root}"))?;
-    let prepared = || -> Result<Vec<PreparedCa>> {
-        let list: CertificateList = ctl_answer::of(host, &["certs", "list"])?;
-        Ok(list.prepared)
-    };
-    let found = prepared()?;
-    let is_imported = found.iter().all(|ca| ca.state == PreparedState::Imported);
-    ensure!(found.len() == 1 && is_imported, "{found:?}");
-    rotate(host, "kubernetes", RESTART)?;
-    let found = prepared()?;
-    ensure!(found.is_empty(), "{found:?}");
+    walk.run(host, page::SIGN)?;
+    let said = walk.run(host, page::IMPORT)?;
+    let imported = PreparedState::Imported.to_string();
+    ensure!(said.contains(&imported), "no CA is {imported}: {said}");
+    none_is_prepared(host)?;
+    // It is discarded at once.
+    walk.run(host, page::WITH_KEY)?;
+    walk.end()?;
+    none_is_prepared(host)?;
     let own = host.run(&["cat", &ca])?;
     for host in cluster.hosts() {
         let found = host.run(&["cat", CA])?;
@@ -372,6 +378,13 @@ fn imported(cluster: &Cluster) -> Result<Counts> {
     ))?;
     cluster.wait_for_pods(PODS)?;
     as_kubeadm_sees(cluster)
+}
+
+/// Checks that no CA waits for its rotation.
+fn none_is_prepared(host: &Host) -> Result<()> {
+    let list: CertificateList = ctl_answer::of(host, &["certs", "list"])?;
+    ensure!(list.prepared.is_empty(), "{:?}", list.prepared);
+    Ok(())
 }
 
 fn settled(cluster: &Cluster) -> Result<Counts> {

@@ -41,6 +41,12 @@ impl GuideWalk {
         Ok(self)
     }
 
+    /// The same blocks, each of which starts in this directory of the host.
+    pub(crate) fn inside(self, directory: &str) -> Self {
+        let enter = format!("{}cd {directory}\n", self.enter);
+        Self { enter, ..self }
+    }
+
     /// The script of the next block, which must have this part.
     ///
     /// # Errors
@@ -133,6 +139,13 @@ mod tests {
         page.end().unwrap();
         let error = walk(&["ctl job list\n"]).end().unwrap_err().to_string();
         assert!(error.contains("ctl job list"), "{error}");
+    }
+
+    #[test]
+    fn each_block_starts_in_the_directory() {
+        let mut page = walk(&["ls\n"]).inside("/root");
+        let script = page.next("ls").unwrap();
+        assert_eq!(script, "set -e\n. ~/env\ncd /root\nls\n");
     }
 
     #[test]

@@ -19,6 +19,9 @@ const POD_SECURITY: &str = "--dry-run=server";
 const AUDIT: &str = "/var/log/kubernetes/audit/audit.log";
 const ETCD: &str = "get /registry/secrets/default/login";
 
+/// The section about the rotation, and its command.
+const ROTATE: (&str, &str) = ("### Rotate the key", "ctl certs rotate encryption --yes");
+
 /// The content of the page's Secret.
 const PASSWORD: &str = "sesame";
 
@@ -47,6 +50,17 @@ pub(super) fn is_followed(cluster: &Cluster) -> Result<Counts> {
     is_ciphertext(&page.run(host, ETCD)?)?;
     page.end()?;
     Ok(Counts::ONE)
+}
+
+/// Rotates the key as the page says.
+///
+/// # Errors
+/// The page has other commands, or one fails.
+pub(super) fn rotates_the_key(host: &Host) -> Result<()> {
+    let (heading, command) = ROTATE;
+    let mut page = GuideWalk::new(PAGE, &[heading])?;
+    page.run(host, command)?;
+    page.end()
 }
 
 /// The command of the page still shows ciphertext of its Secret.
@@ -80,6 +94,10 @@ mod tests {
         for part in [APPLY, POD_SECURITY, AUDIT, ETCD] {
             page.next(part).unwrap();
         }
+        page.end().unwrap();
+        let (heading, command) = ROTATE;
+        let mut page = GuideWalk::new(PAGE, &[heading]).unwrap();
+        page.next(command).unwrap();
         page.end().unwrap();
     }
 

@@ -6,16 +6,13 @@ use halite_api::CheckResult;
 use halite_lab::cluster::Cluster;
 use halite_lab::wait;
 
-use super::{keep_old, old_has_left, old_is_refused, rotate};
+use super::{keep_old, old_has_left, old_is_refused, page};
 use crate::cluster::{PODS, across_nodes, ensure_servers, remove_servers};
 use crate::health::health;
 use crate::test::Counts;
 
 /// The name prefix of the servers that are made afterwards.
 const SERVERS: &str = "compromised";
-
-/// The options of the rotation.
-const AT_ONCE: &[&str] = &["--compromised", "--restart-pods"];
 
 /// The start of the names of checks that have findings here: a lab has neither a reader of its backups nor,
 /// at first, a backup.
@@ -24,7 +21,7 @@ const OF_BACKUPS: &str = "backup";
 pub(super) fn of_kubernetes(cluster: &Cluster) -> Result<Counts> {
     let host = &cluster.bootstrap;
     keep_old(host)?;
-    rotate(host, "kubernetes", AT_ONCE)?;
+    page::COMPROMISED.run(host)?;
     old_is_refused(host)?;
     old_has_left(cluster)?;
     ensure_servers(cluster, SERVERS)?;

@@ -1,5 +1,6 @@
 //! Halite's own CAs are replaced: those of identities and of the site's servers.
 
+use std::fs;
 use std::time::Duration;
 
 use anyhow::{Result, ensure};
@@ -8,12 +9,14 @@ use halite_lab::cluster::{CTL, Cluster};
 use halite_lab::host::Host;
 use halite_lab::wait;
 
-use super::rotate;
+use super::{page, rotate};
 use crate::test::Counts;
 
 /// The file of an operator, which `ctl` updates, and a directory with the same, which it does not.
 const FILE: &str = "/root/rotation/carol.pem";
 const OLD: &str = "/root/rotation/carol";
+/// The commands of the guide's page.
+const SCRIPT: &str = "/root/rotation/halite.sh";
 /// The identity of root on a control plane.
 pub(super) const ROOT: &str = "/etc/halite/operator";
 /// The CAs that a minion trusts.
@@ -57,8 +60,9 @@ pub(super) fn identities(cluster: &Cluster) -> Result<Counts> {
     let before = worker.run(&["cat", MINION_CA])?;
     // The worker is off when the rotation begins, which waits for it.
     worker.run(&["systemctl", "stop", "halite-minion"])?;
+    fs::write(host.file(SCRIPT), page::IDENTITIES.scripts()?.concat())?;
     host.sh(&format!(
-        "systemd-run --quiet --unit=rotation-halite --remain-after-exit {CTL} certs rotate halite --yes"
+        "systemd-run --quiet --unit=rotation-halite --remain-after-exit sh {SCRIPT}"
     ))?;
     wait::until("two CAs of identities", STAGE, || {
         let number = listed(host, "halite")?;

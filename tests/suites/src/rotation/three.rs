@@ -6,7 +6,7 @@ use halite_lab::cluster::Cluster;
 use halite_lab::host::Host;
 use halite_lab::wait;
 
-use super::{CA, old_has_left, old_is_refused, rotate, settled, under_writes};
+use super::{CA, old_has_left, old_is_refused, page, rotate, settled, under_writes};
 use crate::cluster::{PODS, nothing_left};
 use crate::ha::{GAP, STANDBYS, at_the_vip, is_complete, wait_for_followers};
 use crate::lifetimes::is_served;
@@ -60,7 +60,7 @@ fn is_whole(cluster: &Cluster) -> Result<()> {
 
 fn kubernetes(cluster: &Cluster) -> Result<Counts> {
     is_whole(cluster)?;
-    let (time, notes) = under_writes(cluster)?;
+    let (time, notes) = under_writes(cluster, |host| page::ROTATE.run(host).map(drop))?;
     println!("  the rotation took {} s", time.as_secs());
     notes.check(cluster)?;
     old_is_refused(&cluster.bootstrap)?;
