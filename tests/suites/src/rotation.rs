@@ -133,8 +133,8 @@ pub struct MeasuredRotation {
 }
 
 /// Rotates the CA of Kubernetes in all of its stages, and restarts the pods that depend on it, while two
-/// clients on the worker write: one has a kubeconfig from before, and the other one follows. Prints each
-/// write that failed.
+/// clients on the worker write: one has a kubeconfig from before, and the other one follows. Prints the
+/// writes that failed.
 ///
 /// # Errors
 /// The rotation fails, or an acknowledged write is missing.

@@ -1,7 +1,7 @@
 //! Two clients that write from the worker, by the name of the API: one with a kubeconfig from before a
 //! rotation, and one with a copy of the administrator's, which follows it.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::Path;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
@@ -246,13 +246,17 @@ impl ClientNotes {
         Ok(wrong.map(|write| write.said.as_str()).collect())
     }
 
-    /// Prints the number of writes and the failures of each client.
+    /// Prints the number of writes of each client, and of each of its failures.
     pub(super) fn print(&self) {
         for (name, notes) in self.each() {
             let (written, failed) = (notes.written.len(), notes.failed.len());
             println!("  {name}: {written} writes, {failed} failed");
+            let mut messages: BTreeMap<&str, usize> = BTreeMap::new();
             for write in &notes.failed {
-                println!("    {:.3}: {}", write.time, write.said);
+                *messages.entry(&write.said).or_default() += 1;
+            }
+            for (said, number) in messages {
+                println!("    {number} times: {said}");
             }
         }
     }
