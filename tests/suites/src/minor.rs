@@ -1,5 +1,6 @@
 //! The upgrade of a cluster to the next minor version of Kubernetes by the commands of the guide,
-//! between two real releases with their own etcd and CoreDNS.
+//! between two real releases with their own etcd and CoreDNS. With three control planes it leads to an
+//! earlier patch release, and from there to the newest one.
 
 mod declared;
 mod page;
@@ -14,13 +15,13 @@ use halite_lab::layout::{HA, Layout, TWO};
 use halite_lab::progress::Board;
 use halite_lab::wait;
 use halite_upstream::prepare;
-use halite_upstream::versions::{NEWEST, Release, UPGRADE_FROM, UPGRADE_TO};
+use halite_upstream::versions::{OLDER_PATCH, Release, UPGRADE_FROM, UPGRADE_TO};
 use serde_json::Value;
 
 use crate::checks::{nothing_to_do, refused};
 use crate::cluster::{PODS, nothing_left};
 use crate::guide::GuideWalk;
-use crate::ha::{GAP, at_the_vip, is_complete, while_written};
+use crate::ha::{GAP, at_the_vip, is_complete, upgraded_to_published, while_written};
 use crate::interrupted::Running;
 use crate::kubeadm;
 use crate::repair::highstate;
@@ -70,6 +71,10 @@ const OF_THREE: &[Test<Cluster>] = &[
         run: three_upgraded,
     },
     Test {
+        name: "minor: a newer patch release with its own programs is installed host by host, and no write is lost",
+        run: three_patched,
+    },
+    Test {
         name: "minor: nothing tried to leave three control planes",
         run: nothing_left,
     },
@@ -91,18 +96,23 @@ pub(super) fn sites() -> [Site; 2] {
         "minor: bootstrap, two control planes and a worker with the previous minor version";
     [
         site(LAB, made, &TWO, make_declared, TESTS),
-        site(LAB_OF_THREE, of_three, &HA, make, OF_THREE),
+        site(LAB_OF_THREE, of_three, &HA, make_three, OF_THREE),
     ]
 }
 
-/// Makes a cluster of the older release; the newer one is carried to the site, too.
-fn make(lab: &str, layout: &Layout, release: &Release) -> Result<Cluster> {
-    prepare::cluster_beside(lab, layout, release, Some(&UPGRADE_TO), &Board::plain())
+/// Makes a cluster of the older release, whose newer one is carried to the site, too.
+fn make_three(lab: &str, layout: &Layout, release: &Release) -> Result<Cluster> {
+    let board = Board::plain();
+    // The second upgrade needs it. Now no cluster runs while it is built.
+    prepare::iso_directory_of(&UPGRADE_TO, &board)?;
+    prepare::cluster_beside(lab, layout, release, Some(&OLDER_PATCH), &board)
 }
 
-/// Makes a cluster with an addon, a chart and the operator's own states.
+/// The same with an addon, a chart and the operator's own states.
 fn make_declared(lab: &str, layout: &Layout, release: &Release) -> Result<Cluster> {
-    let cluster = make(lab, layout, release)?;
+    let (releases, board) = ((release, Some(&UPGRADE_TO)), Board::plain());
+    let document = release.document();
+    let cluster = prepare::cluster_declared(lab, layout, releases, &document, &board)?;
     declared::install(&cluster)?;
     Ok(cluster)
 }
@@ -114,30 +124,41 @@ fn works(cluster: &Cluster) -> Result<Counts> {
 
 fn upgraded(cluster: &Cluster) -> Result<Counts> {
     let host = &cluster.bootstrap;
-    let mut page = page::walk(host)?;
-    prepared(cluster, &mut page, declared::lose_own_file(cluster)?)?;
+    let mut page = page::walk(host, &UPGRADE_TO)?;
+    prepared(
+        cluster,
+        &mut page,
+        &UPGRADE_TO,
+        declared::lose_own_file(cluster)?,
+    )?;
     let script = page.next(page::UPGRADE)?;
     let record = while_written(cluster, host, "minor", || run(cluster, &script))?;
     println!("  {}", record.summary());
-    completed(cluster, page)
+    completed(cluster, page, &UPGRADE_TO)
 }
 
 /// The API serves throughout: the virtual address leaves each host before its API server restarts.
 fn three_upgraded(cluster: &Cluster) -> Result<Counts> {
     let host = &cluster.bootstrap;
-    let mut page = page::walk(host)?;
-    prepared(cluster, &mut page, "objects-ahead")?;
+    let mut page = page::walk(host, &OLDER_PATCH)?;
+    prepared(cluster, &mut page, &OLDER_PATCH, "objects-ahead")?;
     is_complete(cluster)?;
     let script = page.next(page::UPGRADE)?;
     let written = at_the_vip(cluster, host, "minor", || run(cluster, &script))?;
     written.check("an upgrade to the next minor version", GAP)?;
     wait::until("all hosts to serve", PODS, || is_complete(cluster))?;
-    completed(cluster, page)
+    completed(cluster, page, &OLDER_PATCH)
+}
+
+fn three_patched(cluster: &Cluster) -> Result<Counts> {
+    upgraded_to_published(cluster, &OLDER_PATCH, &UPGRADE_TO)?;
+    of_release(cluster, &UPGRADE_TO)?;
+    Ok(Counts::ONE)
 }
 
 /// The site gets the newer bundle, and nothing else changes. The plan also names `planned`.
-fn prepared(cluster: &Cluster, page: &mut GuideWalk, planned: &str) -> Result<()> {
-    let (host, to) = (&cluster.bootstrap, NEWEST.kubernetes);
+fn prepared(cluster: &Cluster, page: &mut GuideWalk, newer: &Release, planned: &str) -> Result<()> {
+    let (host, to) = (&cluster.bootstrap, newer.kubernetes);
     of_release(cluster, &UPGRADE_FROM)?;
     page.run(host, page::LOOK)?;
     page.run(host, page::ADD)?;
@@ -159,12 +180,12 @@ fn prepared(cluster: &Cluster, page: &mut GuideWalk, planned: &str) -> Result<()
 }
 
 /// All hosts have the newer release, nothing is left to do, and nothing needs the older bundle.
-fn completed(cluster: &Cluster, mut page: GuideWalk) -> Result<Counts> {
-    let (host, to) = (&cluster.bootstrap, NEWEST.kubernetes);
-    of_release(cluster, &NEWEST)?;
+fn completed(cluster: &Cluster, mut page: GuideWalk, newer: &Release) -> Result<Counts> {
+    let (host, to) = (&cluster.bootstrap, newer.kubernetes);
+    of_release(cluster, newer)?;
     let after = documents(host)?;
     ensure!(
-        after.contains(&format!("version: \"{}\"", NEWEST.minor()))
+        after.contains(&format!("version: \"{}\"", newer.minor()))
             && after.matches("bundle:").count() == 1
             && !after.contains(UPGRADE_FROM.kubernetes),
         "the documents after the upgrade: {after}"
@@ -179,7 +200,7 @@ fn completed(cluster: &Cluster, mut page: GuideWalk) -> Result<Counts> {
         host.run(&["ctl", "status"]).map(drop)
     })?;
     let said = page.run(host, page::CHECK)?;
-    let etcd = NEWEST.etcd_module.trim_start_matches('v');
+    let etcd = newer.etcd_module.trim_start_matches('v');
     for part in [
         &format!("Client Version: {to}"),
         &format!("Server Version: {to}"),
@@ -291,7 +312,7 @@ fn of_release(cluster: &Cluster, release: &Release) -> Result<()> {
 }
 
 fn as_kubeadm(cluster: &Cluster) -> Result<Counts> {
-    kubeadm::compare_running(cluster, &NEWEST)
+    kubeadm::compare_running(cluster, &UPGRADE_TO)
 }
 
 fn as_kubeadm_upgrades(cluster: &Cluster) -> Result<Counts> {

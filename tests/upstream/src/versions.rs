@@ -127,6 +127,15 @@ pub const UPGRADE_FROM: Release = Release {
     ..OLDER
 };
 
+/// An earlier patch release of the newest minor version, for the upgrade to the newest one with the
+/// programs of both. Its bundle dates from the day of the release. Only that test builds it.
+pub const OLDER_PATCH: Release = Release {
+    kubernetes: "v1.36.1",
+    suffix: "-k1.36.1",
+    resolved: Some(1_778_579_493),
+    ..UPGRADE_TO
+};
+
 /// The newest Kubernetes for hosts with Debian 12 and 13.
 pub const MIXED: Release = Release {
     suffix: "-debian",
@@ -299,7 +308,7 @@ mod tests {
     /// first command.
     #[test]
     fn recipes_that_ctl_writes_ask_for_the_same_images() {
-        for release in RELEASES {
+        for release in RELEASES.into_iter().chain([OLDER_PATCH]) {
             let written = halite_builder::Release::of(release.kubernetes).unwrap();
             let tags = (written.etcd, written.coredns, written.pause);
             assert_eq!((release.etcd, release.coredns, release.pause), tags);
@@ -318,9 +327,27 @@ mod tests {
 
     #[test]
     fn bundles_of_different_releases_have_different_versions() {
-        let all = RELEASES.iter().chain(&RUNTIMES).chain([&EARLIER, &MIXED]);
+        let others = [&EARLIER, &MIXED, &OLDER_PATCH];
+        let all = RELEASES.iter().chain(&RUNTIMES).chain(others);
         let versions: std::collections::BTreeSet<String> = all.map(Release::bundle).collect();
-        assert_eq!(versions.len(), RELEASES.len() + RUNTIMES.len() + 2);
+        let number = RELEASES.len() + RUNTIMES.len() + others.len();
+        assert_eq!(versions.len(), number);
+    }
+
+    #[test]
+    fn the_older_patch_release_differs_in_kubernetes_alone() {
+        assert_eq!(OLDER_PATCH.minor(), NEWEST.minor());
+        assert_ne!(OLDER_PATCH.kubernetes, NEWEST.kubernetes);
+        let with_the_newest = Release {
+            kubernetes: NEWEST.kubernetes,
+            suffix: NEWEST.suffix,
+            resolved: NEWEST.resolved,
+            ..OLDER_PATCH
+        };
+        assert_eq!(with_the_newest, UPGRADE_TO);
+        // No bundle that is older than the one in use is taken by an upgrade.
+        let dates = [OLDER, OLDER_PATCH].map(|release| release.resolved);
+        assert!(dates[0] < dates[1], "{dates:?}");
     }
 
     #[test]

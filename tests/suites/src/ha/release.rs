@@ -1,5 +1,6 @@
-//! The bundle of a later patch release, and hosts that have it. It is the first bundle with another
-//! version stamp: the programs are the same, the images and the versions of the packages are not.
+//! The bundle of a later patch release, and hosts that have it. Unless the release is a published one,
+//! its bundle is the first one with another version stamp: the programs are the same, the images and the
+//! versions of the packages are not.
 
 use std::fs;
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
@@ -8,8 +9,10 @@ use std::path::Path;
 use anyhow::{Context as _, Result, ensure};
 use halite_lab::cluster::Cluster;
 use halite_lab::host::Host;
+use halite_lab::progress::Board;
 use halite_lab::wait;
 use halite_upstream::versions::{self as upstream, FULL, NEWEST};
+use halite_upstream::{ISO, prepare};
 use serde_json::Value;
 
 use super::{BACK, is_complete, same_content};
@@ -111,9 +114,15 @@ fn add(
         }
         Ok(())
     })?;
-    fs::copy(iso, cluster.bootstrap.file(CARRIED))?;
-    cluster.bootstrap.run(&["ctl", "bundle", "add", CARRIED])?;
-    fs::remove_file(cluster.bootstrap.file(CARRIED))?;
+    carry(cluster, &iso)
+}
+
+/// Copies an ISO to the bootstrap host, and adds it there.
+fn carry(cluster: &Cluster, iso: &Path) -> Result<()> {
+    let first = &cluster.bootstrap;
+    fs::copy(iso, first.file(CARRIED))?;
+    first.run(&["ctl", "bundle", "add", CARRIED])?;
+    fs::remove_file(first.file(CARRIED))?;
     Ok(())
 }
 
@@ -176,17 +185,30 @@ impl<'a> Release<'a> {
         Self::with(cluster, version, patches, Kubelet::Broken)
     }
 
+    /// Adds the bundle of a published release, which has programs of its own.
+    pub(super) fn published(cluster: &'a Cluster, release: &upstream::Release) -> Result<Self> {
+        let iso = prepare::iso_directory_of(release, &Board::silent())?.join(ISO);
+        let (version, kubernetes) = (release.bundle(), release.kubernetes.to_owned());
+        let release = Self::new(cluster, version, kubernetes)?;
+        carry(cluster, &iso)?;
+        Ok(release)
+    }
+
     fn with(cluster: &'a Cluster, version: &str, patches: u32, program: Kubelet) -> Result<Self> {
-        let kubernetes = later(patches)?;
+        let release = Self::new(cluster, version.to_owned(), later(patches)?)?;
+        add(cluster, &FULL, version, &release.kubernetes, program)?;
+        Ok(release)
+    }
+
+    /// A release whose bundle is not on the site yet.
+    fn new(cluster: &'a Cluster, version: String, kubernetes: String) -> Result<Self> {
         let hosts = cluster.hosts().into_iter();
         let before = hosts.map(|host| Ok((host, kubelet(host)?)));
-        let before = before.collect::<Result<_>>()?;
-        add(cluster, &FULL, version, &kubernetes, program)?;
         Ok(Self {
             cluster,
-            version: version.to_owned(),
+            version,
             kubernetes,
-            before,
+            before: before.collect::<Result<_>>()?,
         })
     }
 

@@ -13,7 +13,7 @@ use halite_lab::cluster::Cluster;
 use halite_lab::layout::HA;
 use halite_lab::wait;
 use halite_states::shipped::UPGRADE;
-use halite_upstream::versions::NEWEST;
+use halite_upstream::versions;
 use serde_json::json;
 
 use super::leaving::MASTER;
@@ -33,9 +33,6 @@ use crate::firewall;
 use crate::interrupted::steps;
 use crate::struck::{StepBoundaries, StepVictim};
 use crate::test::{Counts, Test};
-
-/// The version of the bundle.
-const VERSION: &str = concat!(env!("CARGO_PKG_VERSION"), "-patch");
 
 /// Upgrades that are interrupted. Each is to a newer release than the previous one, and than those of
 /// the hosts that die in an upgrade.
@@ -81,15 +78,22 @@ fn documents(cluster: &Cluster) -> Result<String> {
     cluster.bootstrap.sh(line)
 }
 
-/// The cluster is upgraded to the next patch release host by host, and no acknowledged write is
-/// lost. At no moment is a port open that the roles do not open.
-pub(super) fn upgraded(cluster: &Cluster) -> Result<Counts> {
+/// A cluster is upgraded from one published patch release to another one host by host, and no
+/// acknowledged write is lost. At no moment is a port open that the roles do not open.
+///
+/// # Errors
+/// The upgrade fails, or one of this does not hold.
+pub(crate) fn to_published(
+    cluster: &Cluster,
+    from: &versions::Release,
+    to: &versions::Release,
+) -> Result<Counts> {
     let first = &cluster.bootstrap;
-    let release = Release::add(cluster, VERSION, 1)?;
-    let kubernetes = &release.kubernetes;
+    let release = Release::published(cluster, to)?;
+    let (version, kubernetes) = (release.version.as_str(), &release.kubernetes);
     let recorded = documents(cluster)?;
-    let reason = format!("has Kubernetes {kubernetes}, not {}", NEWEST.kubernetes);
-    refused(first, &["ctl", "bundle", "use", VERSION], &[&reason])?;
+    let reason = format!("has Kubernetes {kubernetes}, not {}", from.kubernetes);
+    refused(first, &["ctl", "bundle", "use", version], &[&reason])?;
     planned(cluster, kubernetes)?;
     ensure!(
         documents(cluster)? == recorded,
@@ -136,11 +140,11 @@ pub(super) fn upgraded(cluster: &Cluster) -> Result<Counts> {
     release.is_on_all(&[])?;
     let recorded = documents(cluster)?;
     ensure!(
-        recorded.matches(VERSION).count() == 1 && !recorded.contains(NEWEST.kubernetes),
+        recorded.matches("bundle:").count() == 1 && !recorded.contains(from.kubernetes),
         "not only the cluster document records the bundle: {recorded}"
     );
     // A downgrade is refused, and none is needed to remove the previous bundle.
-    let old = NEWEST.bundle();
+    let old = from.bundle();
     let reason = format!("is older than {kubernetes}");
     refused(first, &["ctl", "upgrade", &old], &[&reason])?;
     first.run(&["ctl", "bundle", "remove", &old, "--yes"])?;

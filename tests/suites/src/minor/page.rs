@@ -4,7 +4,7 @@ use anyhow::Result;
 use halite_lab::cluster::NEWER;
 use halite_lab::host::Host;
 use halite_upstream::ISO;
-use halite_upstream::versions::{UPGRADE_FROM, UPGRADE_TO};
+use halite_upstream::versions::{Release, UPGRADE_FROM};
 
 use crate::guide::GuideWalk;
 
@@ -20,25 +20,27 @@ pub(super) const UPGRADE: &str = "ctl upgrade $NEW --yes";
 pub(super) const CHECK: &str = "ctl highstate --test --exit-code";
 pub(super) const REMOVE: &str = "ctl bundle remove $OLD --yes";
 
-/// The values of the page's variables in the lab.
-fn values() -> [(&'static str, String); 3] {
+/// The values of the page's variables in the lab, for the upgrade to this release.
+fn values(newer: &Release) -> [(&'static str, String); 3] {
     [
         ("ISO", format!("{NEWER}/{ISO}")),
         ("OLD", UPGRADE_FROM.bundle()),
-        ("NEW", UPGRADE_TO.bundle()),
+        ("NEW", newer.bundle()),
     ]
 }
 
-/// Begins to follow the page on a host.
+/// Begins to follow the page on a host, for the upgrade to this release.
 ///
 /// # Errors
 /// The page begins with other blocks.
-pub(super) fn walk(host: &Host) -> Result<GuideWalk> {
-    GuideWalk::new(PAGE, &HEADINGS)?.with_variables(host, &values())
+pub(super) fn walk(host: &Host, newer: &Release) -> Result<GuideWalk> {
+    GuideWalk::new(PAGE, &HEADINGS)?.with_variables(host, &values(newer))
 }
 
 #[cfg(test)]
 mod tests {
+    use halite_upstream::versions::UPGRADE_TO;
+
     use super::*;
     use crate::guide;
 
@@ -46,7 +48,7 @@ mod tests {
     fn the_blocks_of_the_page_are_those_that_the_suite_runs() {
         let mut page = GuideWalk::new(PAGE, &HEADINGS).unwrap();
         let variables = page.next("<<'END'").unwrap();
-        guide::with_values(&variables, &values()).unwrap();
+        guide::with_values(&variables, &values(&UPGRADE_TO)).unwrap();
         for part in [". ", LOOK, ADD, PLAN, UPGRADE, CHECK, REMOVE] {
             page.next(part).unwrap();
         }
