@@ -33,6 +33,8 @@ const LAB: &str = "hardened";
 const AUDIT_LOG: &str = "/var/log/kubernetes/audit/audit.log";
 /// The namespace of the tests' pods.
 const NAMESPACE: &str = "new";
+/// The Pod Security Standard of the profile.
+const STANDARD: &str = "restricted";
 /// The key from before the rotation, outside the directories that [`holders`] searches.
 const OLDER_KEY: &str = "/root/key-before-rotation";
 
@@ -161,6 +163,14 @@ fn events(host: &Host) -> Result<Vec<AuditEvent>> {
     Ok(events.collect())
 }
 
+/// Fails unless the audit log has the creation of an object.
+///
+/// # Errors
+/// It has none, or cannot be read.
+pub(super) fn is_audited(host: &Host, resource: &str, name: &str) -> Result<()> {
+    creation(host, resource, name).map(drop)
+}
+
 /// The event of the creation of an object in the audit log.
 fn creation(host: &Host, resource: &str, name: &str) -> Result<AuditEvent> {
     let found = events(host)?.into_iter().find(|event| {
@@ -209,8 +219,12 @@ fn apply(cluster: &Cluster, pod: &Value) -> Result<String> {
     cluster.kubectl(&["apply", "-f", file])
 }
 
-/// Makes the namespace of the tests' pods, and fails unless a privileged pod is refused in it.
-fn refuses_privileged_pods(cluster: &Cluster) -> Result<()> {
+/// Makes the namespace of the tests' pods, and fails unless a privileged pod is refused in it because of
+/// this Pod Security Standard.
+///
+/// # Errors
+/// The namespace exists, or the pod is admitted or refused for another reason.
+pub(super) fn refuses_privileged_pods(cluster: &Cluster, standard: &str) -> Result<()> {
     cluster.kubectl(&["create", "namespace", NAMESPACE])?;
     wait::until("the namespace's ServiceAccount", PODS, || {
         let account = ["-n", NAMESPACE, "get", "serviceaccount", "default"];
@@ -221,14 +235,15 @@ fn refuses_privileged_pods(cluster: &Cluster) -> Result<()> {
         Ok(said) => bail!("a privileged pod was admitted: {said}"),
         Err(error) => {
             let said = format!("{error:#}");
-            ensure!(said.contains("violates PodSecurity \"restricted"), "{said}");
+            let reason = format!("violates PodSecurity \"{standard}:");
+            ensure!(said.contains(&reason), "{said}");
             Ok(())
         }
     }
 }
 
 fn restricted(cluster: &Cluster) -> Result<Counts> {
-    refuses_privileged_pods(cluster)?;
+    refuses_privileged_pods(cluster, STANDARD)?;
     let allowed = json!({
         "allowPrivilegeEscalation": false, "capabilities": {"drop": ["ALL"]}, "runAsNonRoot": true,
         "runAsUser": 65534, "seccompProfile": {"type": "RuntimeDefault"},

@@ -52,6 +52,10 @@ const TESTS: &[Test<Cluster>] = &[
         run: works,
     },
     Test {
+        name: "minor: Secrets stay encrypted, writes are audited and privileged pods are refused in the upgraded cluster",
+        run: is_hardened,
+    },
+    Test {
         name: "minor: the upgraded cluster equals one that the new kubeadm would make",
         run: as_kubeadm,
     },
@@ -108,10 +112,10 @@ fn make_three(lab: &str, layout: &Layout, release: &Release) -> Result<Cluster> 
     prepare::cluster_beside(lab, layout, release, Some(&OLDER_PATCH), &board)
 }
 
-/// The same with an addon, a chart and the operator's own states.
+/// The same with a hardened API server, an addon, a chart and the operator's own states.
 fn make_declared(lab: &str, layout: &Layout, release: &Release) -> Result<Cluster> {
     let (releases, board) = ((release, Some(&UPGRADE_TO)), Board::plain());
-    let document = release.document();
+    let document = declared::document(release);
     let cluster = prepare::cluster_declared(lab, layout, releases, &document, &board)?;
     declared::install(&cluster)?;
     Ok(cluster)
@@ -119,6 +123,11 @@ fn make_declared(lab: &str, layout: &Layout, release: &Release) -> Result<Cluste
 
 fn works(cluster: &Cluster) -> Result<Counts> {
     declared::works(cluster)?;
+    Ok(Counts::ONE)
+}
+
+fn is_hardened(cluster: &Cluster) -> Result<Counts> {
+    declared::is_hardened(cluster)?;
     Ok(Counts::ONE)
 }
 

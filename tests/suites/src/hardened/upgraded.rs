@@ -5,7 +5,10 @@ use halite_lab::cluster::Cluster;
 use halite_lab::wait;
 use halite_upstream::versions::FULL;
 
-use super::{NAMESPACE, are_protected, creation, declared, page, refuses_privileged_pods, settled};
+use super::{
+    NAMESPACE, STANDARD, are_protected, declared, is_audited, page, refuses_privileged_pods,
+    settled,
+};
 use crate::checks::nothing_to_do;
 use crate::cluster::PODS;
 use crate::encrypted::{ENCRYPTED, SECRET, STORED, is_encrypted_with, stored};
@@ -50,12 +53,12 @@ pub(super) fn keeps_all(cluster: &Cluster) -> Result<Counts> {
     );
     is_encrypted_with(cluster, key)?;
     page::shows_ciphertext(host)?;
-    creation(host, "secrets", SECRET)?;
+    is_audited(host, "secrets", SECRET)?;
     cluster.kubectl(&["create", "configmap", LATER, "--from-literal=x=y"])?;
-    creation(host, "configmaps", LATER)?;
+    is_audited(host, "configmaps", LATER)?;
     declared(cluster)?;
     are_protected(cluster)?;
-    refuses_privileged_pods(cluster)?;
+    refuses_privileged_pods(cluster, STANDARD)?;
     nothing_to_do(host)?;
     settled(cluster)
 }

@@ -3,11 +3,12 @@
 //! time.
 
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
 use halite_lab::cluster::{BOOTSTRAP, Cluster};
+use halite_lab::command::run;
 use halite_lab::host::Host;
 use halite_lab::layout::TWO;
 use halite_lab::progress::Board;
@@ -30,6 +31,9 @@ const LAB: &str = "minorkubeadm";
 /// Directories of the bundles on its host.
 const OLD: &str = "/media/old-bundle";
 const NEW: &str = "/media/new-bundle";
+
+/// The directory of the API server's own configuration files, which kubeadm does not make.
+const API_SERVER: &str = "/etc/kubernetes/apiserver";
 
 /// Limit for the hosts of the cluster to serve again.
 const BACK: Duration = Duration::from_secs(420);
@@ -198,7 +202,11 @@ pub(crate) fn compare(cluster: &Cluster, from: &Release, to: &Release) -> Result
     let read = |file: &str| host.run(&["cat", file]);
     let node = read(&format!("/etc/halite/nodes/{BOOTSTRAP}.yaml"))?;
     let declaration = inputs::parse(&read("/etc/halite/cluster.yaml")?, &[&node])?;
+    let work = tempfile::tempdir()?;
+    let api_server = work.path().join("apiserver");
+    copy(&host.file(API_SERVER), &api_server)?;
     let twin = Twin {
+        api_server,
         configuration: inputs::kubeadm(&declaration, from.kubernetes)?,
         runtime: read("/etc/containerd/config.toml")?,
         endpoint: declaration.cluster.value.endpoint(),
@@ -229,6 +237,8 @@ pub(crate) fn compare(cluster: &Cluster, from: &Release, to: &Release) -> Result
 
 /// The inputs of the control plane.
 struct Twin<'a> {
+    /// The API server's own configuration files, which kubeadm's flags name.
+    api_server: PathBuf,
     configuration: String,
     /// containerd's configuration.
     runtime: String,
@@ -274,6 +284,8 @@ impl Twin<'_> {
         fs::write(dir.join("kubeadm.yaml"), &self.configuration)?;
         fs::write(dir.join("containerd.toml"), &self.runtime)?;
         fs::write(dir.join("network.conflist"), NETWORK)?;
+        fs::create_dir_all(host.file("/etc/kubernetes"))?;
+        copy(&self.api_server, &host.file(API_SERVER))?;
         let address = host.control_plane_address();
         let bash = |script: &str, args: &[&str]| {
             host.run(&[&["bash", "-c", script, "bash"], args].concat())
@@ -282,6 +294,11 @@ impl Twin<'_> {
         bash(UPGRADE, &[NEW, self.to.kubernetes]).context("kubeadm upgrade apply")?;
         ControlPlane::read(host)
     }
+}
+
+/// Copies a directory to a path that does not exist yet.
+fn copy(from: &Path, to: &Path) -> Result<()> {
+    run("cp", &["-r".as_ref(), from.as_os_str(), to.as_os_str()]).map(drop)
 }
 
 fn images(release: &Release) -> Result<Vec<UpstreamImage>> {
