@@ -1,5 +1,8 @@
 //! Turns of hosts: a highstate that restarts the container runtime and the kubelet of all workers has one
-//! of them out at a time, and leaves the others as they are when that one does not come back.
+//! of them out at a time, and leaves the others as they are when that one does not come back. And an upgrade
+//! that takes them in batches.
+
+mod batches;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -32,6 +35,10 @@ const TESTS: &[Test<Cluster>] = &[
     Test {
         name: "turns: a worker that does not come back keeps the others as they are",
         run: does_not_come_back,
+    },
+    Test {
+        name: "turns: an upgrade takes the workers in batches of two",
+        run: batches::of_two,
     },
     Test {
         name: "turns: nothing tried to leave",
