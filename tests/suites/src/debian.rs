@@ -5,7 +5,7 @@ use std::fs;
 
 use anyhow::{Result, ensure};
 use halite_lab::base::Debian;
-use halite_lab::cluster::{CLUSTER, Cluster, ISO_DIRECTORY};
+use halite_lab::cluster::{CLUSTER, Cluster, ISO_DIRECTORY, WORKER};
 use halite_lab::host::Host;
 use halite_lab::layout::{HA, Layout, TWO};
 use halite_lab::progress::Board;
@@ -27,7 +27,7 @@ const LAB: &str = "debian";
 const TRIXIE: &str = "trixie";
 
 /// The hosts that have Debian 13 from the start: a control plane and the worker.
-const NEWER: [&str; 2] = ["cp-2", "worker-1"];
+const NEWER: [&str; 2] = ["cp-2", WORKER];
 
 /// The host that gets Debian 13 when it is replaced.
 const REPLACED: &str = "cp-3";
@@ -40,6 +40,10 @@ const TESTS: &[Test<Cluster>] = &[
     Test {
         name: "debian: a control plane with Debian 13 replaces one with Debian 12, and no write is lost",
         run: replaces,
+    },
+    Test {
+        name: "debian: a worker with Debian 12 replaces one with Debian 13, and the other way round",
+        run: worker_replaces,
     },
     Test {
         name: "debian: nothing tried to leave",
@@ -154,17 +158,29 @@ fn like_the_others(cluster: &Cluster) -> Result<Counts> {
 }
 
 fn replaces(cluster: &Cluster) -> Result<Counts> {
-    let name = [REPLACED.to_owned()];
     let written = at_the_vip(cluster, &cluster.bootstrap, "debian", || {
-        cluster.lab.power_off(&name, true)?;
-        wait_until_lost(cluster, REPLACED)?;
-        cluster
-            .lab
-            .rebase(REPLACED, &Debian::Trixie.root(&halite_lab::cache()))?;
-        cluster.replace(REPLACED).map(drop)
+        replace(cluster, REPLACED, Debian::Trixie)
     })?;
     written.check("a control plane is replaced", GAP)?;
     are_complete(cluster, &[&NEWER[..], &[REPLACED]].concat())
+}
+
+/// The worker, which has Debian 13, is replaced by one with Debian 12, and that one again by one with
+/// Debian 13.
+fn worker_replaces(cluster: &Cluster) -> Result<Counts> {
+    replace(cluster, WORKER, Debian::Bookworm)?;
+    are_complete(cluster, &[NEWER[0], REPLACED])?;
+    replace(cluster, WORKER, Debian::Trixie)?;
+    are_complete(cluster, &[&NEWER[..], &[REPLACED]].concat())
+}
+
+/// A host is lost with its disks, and is replaced by one with this Debian.
+fn replace(cluster: &Cluster, name: &str, debian: Debian) -> Result<()> {
+    cluster.lab.power_off(&[name.to_owned()], true)?;
+    wait_until_lost(cluster, name)?;
+    let base = debian.root(&halite_lab::cache());
+    cluster.lab.rebase(name, &base)?;
+    cluster.replace(name).map(drop)
 }
 
 /// All hosts serve, have the bundle's Kubernetes and packages, and these ones Debian 13; nothing is
