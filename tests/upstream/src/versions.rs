@@ -128,7 +128,7 @@ pub const UPGRADE_FROM: Release = Release {
 };
 
 /// An earlier patch release of the newest minor version, for the upgrade to the newest one with the
-/// programs of both. Its bundle dates from the day of the release. Only that test builds it.
+/// programs of both. Its bundle dates from the day of the release. Only the suite `minor` builds it.
 pub const OLDER_PATCH: Release = Release {
     kubernetes: "v1.36.1",
     suffix: "-k1.36.1",
@@ -183,8 +183,8 @@ pub const UPGRADE_TO: Release = Release {
     ..NEWEST
 };
 
-/// Every release of which the lab makes a bundle; of the newest one also [`FULL`], and of both those
-/// of an upgrade.
+/// The release of each minor version, by which [`Release::find`] chooses. The others are variants of
+/// these, or an earlier patch release.
 pub const RELEASES: [Release; 2] = [NEWEST, OLDER];
 
 impl Release {
