@@ -13,6 +13,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, ensure};
 use halite_lab::host::Host;
+use halite_lab::net::Router;
 
 use super::record::{Write, WriteRecord};
 use super::target::{Address, Connection, Target, WriteKind};
@@ -119,6 +120,11 @@ impl Loop {
     /// without its network.
     pub fn start(host: &Host, target: &Target) -> Result<Self> {
         Self::start_in(&Path::new("/run/netns").join(host.namespace()), target)
+    }
+
+    /// Starts a loop in the network namespace of a lab's router, which outlives each host.
+    pub fn start_at_router(router: &Router, target: &Target) -> Result<Self> {
+        Self::start_in(&Path::new("/run/netns").join(&router.namespace), target)
     }
 
     /// Starts a loop in the network namespace of that file.

@@ -105,22 +105,22 @@ impl Measured {
         self.pause > HELD_UP
     }
 
+    /// Prints the figures.
+    pub(super) fn print(&self, what: &str) {
+        println!(
+            "  {what}: {} writes acknowledged, longest gap {:.1} s; two holders for {} ms",
+            self.acknowledged,
+            self.gap.length.as_secs_f64(),
+            self.shared.as_millis()
+        );
+    }
+
     /// Prints the figures, and fails if a limit is exceeded.
     pub(crate) fn check(&self, what: &str, limit: Duration) -> Result<()> {
+        self.print(what);
         let Self {
-            acknowledged,
-            gap,
-            shared,
-            pause,
-            gap_holders: _,
-            errors: _,
-            holders: _,
+            gap, shared, pause, ..
         } = self;
-        println!(
-            "  {what}: {acknowledged} writes acknowledged, longest gap {:.1} s; two holders for {} ms",
-            gap.length.as_secs_f64(),
-            shared.as_millis()
-        );
         ensure!(
             gap.length <= limit,
             "a gap of {:?}: {:?}",
@@ -257,7 +257,7 @@ pub(super) fn under_writes(
     let last = || planes.last().copied().context("no control plane");
     let fixed = |address: (Ipv4Addr, u16)| Address::Fixed(address.into());
     let (lost, address) = match way {
-        ApiPath::Vip => (holder()?, fixed((VIP, 6443))),
+        ApiPath::Vip => (holder()?, at_vip()),
         ApiPath::Proxy => (last()?, fixed((Ipv4Addr::LOCALHOST, 6443))),
         ApiPath::Service => (holder()?, fixed(SERVICE)),
         ApiPath::Name => (last()?, Address::Hosts(cluster.worker.file("/etc/hosts"))),
@@ -284,9 +284,21 @@ pub(crate) fn at_the_vip(
     act: impl FnOnce() -> Result<()>,
 ) -> Result<Measured> {
     let start = |target: &Target| Loop::start(&cluster.worker, target);
-    let address = Address::Fixed((VIP, 6443).into());
     sampled(cluster, || {
-        written(cluster, asked, address, prefix, start, act)
+        written(cluster, asked, at_vip(), prefix, start, act)
+    })
+}
+
+/// The same with a client on the lab's router: it writes whichever host is lost.
+pub(super) fn from_the_router(
+    cluster: &Cluster,
+    asked: &Host,
+    prefix: &str,
+    act: impl FnOnce() -> Result<()>,
+) -> Result<Measured> {
+    let start = |target: &Target| Loop::start_at_router(&cluster.lab.router, target);
+    sampled(cluster, || {
+        written(cluster, asked, at_vip(), prefix, start, act)
     })
 }
 
@@ -337,44 +349,114 @@ fn written(
     start: impl FnOnce(&Target) -> Result<Loop>,
     act: impl FnOnce() -> Result<()>,
 ) -> Result<WriteRecord> {
-    // It may exist from an earlier attempt.
-    let asked = rest.spec.name.as_str();
-    cluster.kubectl_on(
-        asked,
-        &["delete", "namespace", NAMESPACE, "--ignore-not-found"],
-    )?;
-    cluster.kubectl_on(asked, &["create", "namespace", NAMESPACE])?;
-    let target = Target {
-        kind: WriteKind::Kubernetes {
-            namespace: NAMESPACE.to_owned(),
-        },
-        url: format!("https://{NAME}:6443"),
-        address: Some(address),
-        prefix: prefix.to_owned(),
-        identity: Some(administrator(rest)?),
-    };
-    let writes = start(&target)?;
-    let listed = || -> Result<BTreeSet<u64>> {
-        let names = config_maps(cluster, rest)?;
-        Ok(numbers(&target.prefix, names.lines()))
-    };
-    wait::until("the first writes", Duration::from_secs(60), || {
-        let count = listed()?.len();
-        ensure!(count > 20, "{count} writes");
-        Ok(())
-    })?;
-    let before = listed()?.len();
+    let writer = ConfigMapWriter::start(cluster, rest, address, prefix, start)?;
+    let before = writer.listed()?.len();
     act()?;
     wait::until("writes after the loss", BACK, || {
-        let count = listed()?.len();
+        let count = writer.listed()?.len();
         ensure!(count > before + 100, "{count} writes, {before} before");
         Ok(())
     })?;
-    let record = writes.end()?;
-    let missing = record.missing(&listed()?);
-    ensure!(missing.is_empty(), "acknowledged but missing: {missing:?}");
-    cluster.kubectl_on(asked, &["delete", "namespace", NAMESPACE])?;
-    Ok(record)
+    writer.end()
+}
+
+/// A client that writes ConfigMaps until it is ended.
+pub(crate) struct ConfigMapWriter<'c> {
+    cluster: &'c Cluster,
+    /// The control plane from which the written objects are read.
+    asked: &'c Host,
+    prefix: String,
+    writes: Loop,
+}
+
+impl<'c> ConfigMapWriter<'c> {
+    /// Starts it on the worker, with the virtual address.
+    pub(super) fn on_the_worker(
+        cluster: &'c Cluster,
+        asked: &'c Host,
+        prefix: &str,
+    ) -> Result<Self> {
+        let start = |target: &Target| Loop::start(&cluster.worker, target);
+        Self::start(cluster, asked, at_vip(), prefix, start)
+    }
+
+    /// Starts it on the lab's router, with the virtual address. It writes whichever host is lost.
+    pub(crate) fn at_the_router(
+        cluster: &'c Cluster,
+        asked: &'c Host,
+        prefix: &str,
+    ) -> Result<Self> {
+        let start = |target: &Target| Loop::start_at_router(&cluster.lab.router, target);
+        Self::start(cluster, asked, at_vip(), prefix, start)
+    }
+
+    /// Waits until it has written.
+    fn start(
+        cluster: &'c Cluster,
+        asked: &'c Host,
+        address: Address,
+        prefix: &str,
+        start: impl FnOnce(&Target) -> Result<Loop>,
+    ) -> Result<Self> {
+        // It may exist from an earlier attempt.
+        let name = asked.spec.name.as_str();
+        cluster.kubectl_on(
+            name,
+            &["delete", "namespace", NAMESPACE, "--ignore-not-found"],
+        )?;
+        cluster.kubectl_on(name, &["create", "namespace", NAMESPACE])?;
+        let target = Target {
+            kind: WriteKind::Kubernetes {
+                namespace: NAMESPACE.to_owned(),
+            },
+            url: format!("https://{NAME}:6443"),
+            address: Some(address),
+            prefix: prefix.to_owned(),
+            identity: Some(administrator(asked)?),
+        };
+        let writer = Self {
+            cluster,
+            asked,
+            prefix: prefix.to_owned(),
+            writes: start(&target)?,
+        };
+        wait::until("the first writes", Duration::from_secs(60), || {
+            let count = writer.listed()?.len();
+            ensure!(count > 20, "{count} writes");
+            Ok(())
+        })?;
+        Ok(writer)
+    }
+
+    /// The numbers of the written objects that exist.
+    fn listed(&self) -> Result<BTreeSet<u64>> {
+        let names = config_maps(self.cluster, self.asked)?;
+        Ok(numbers(&self.prefix, names.lines()))
+    }
+
+    /// Ends it, and deletes its objects. The API must answer again.
+    ///
+    /// # Errors
+    /// An acknowledged write is missing.
+    pub(crate) fn end(self) -> Result<WriteRecord> {
+        let Self {
+            cluster,
+            asked,
+            prefix,
+            writes,
+        } = self;
+        let record = writes.end()?;
+        let names = config_maps(cluster, asked)?;
+        let missing = record.missing(&numbers(&prefix, names.lines()));
+        ensure!(missing.is_empty(), "acknowledged but missing: {missing:?}");
+        cluster.kubectl_on(&asked.spec.name, &["delete", "namespace", NAMESPACE])?;
+        Ok(record)
+    }
+}
+
+/// The virtual address of the API.
+fn at_vip() -> Address {
+    Address::Fixed((VIP, 6443).into())
 }
 
 /// The identity in the kubeconfig file of a control plane's root.
@@ -395,7 +477,7 @@ pub(super) fn administrator(host: &Host) -> Result<Identity> {
 }
 
 /// Names of the ConfigMaps, queried on a host that is on.
-pub(super) fn config_maps(cluster: &Cluster, host: &Host) -> Result<String> {
+fn config_maps(cluster: &Cluster, host: &Host) -> Result<String> {
     let name = "-o=custom-columns=NAME:.metadata.name";
     let words = ["get", "configmaps", "-n", NAMESPACE, "--no-headers", name];
     cluster.kubectl_on(&host.spec.name, &words)

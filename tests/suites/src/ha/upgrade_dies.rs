@@ -10,7 +10,7 @@ use serde_json::json;
 
 use super::dies::ends_without;
 use super::leaving::wait_until_lost;
-use super::losses::{GAP, at_the_vip};
+use super::losses::{GAP, from_the_router};
 use super::release::Release;
 use super::standbys::STANDBYS;
 use super::upgrade_stops::{goes_on, has_ended, in_use};
@@ -101,8 +101,8 @@ pub(super) fn numbered() -> Result<Vec<Case<Cluster>>> {
         .collect())
 }
 
-/// A host is lost when a step of an upgrade has ended. It is replaced, and the same command
-/// succeeds.
+/// A host is lost when a step of an upgrade has ended, while a client writes. It is replaced, and
+/// the same command succeeds.
 fn dies(cluster: &Cluster, number: u32, step: &str, name: &str) -> Result<Counts> {
     let first = &cluster.bootstrap;
     let old = in_use(first)?;
@@ -122,13 +122,8 @@ fn dies(cluster: &Cluster, number: u32, step: &str, name: &str) -> Result<Counts
         wait::until("all hosts to serve", BACK, || is_complete(cluster))?;
         goes_on(cluster, &release)
     };
-    if name == WORKER {
-        // The writes would come from it.
-        interrupted()?;
-    } else {
-        at_the_vip(cluster, first, "dies-upgraded", interrupted)?
-            .check("a control plane dies in an upgrade", GAP)?;
-    }
+    from_the_router(cluster, first, "dies-upgraded", interrupted)?
+        .check("a host dies in an upgrade", GAP)?;
     has_ended(cluster, &release, &[name], &old)
 }
 

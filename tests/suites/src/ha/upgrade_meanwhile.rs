@@ -10,6 +10,7 @@ use halite_lab::host::Host;
 use halite_lab::wait;
 
 use super::BACK;
+use super::losses::{GAP, from_the_router};
 use super::release::Release;
 use super::standbys::{STANDBYS, wait_for_followers};
 use super::upgrade_stops::{has_ended, in_use};
@@ -56,31 +57,33 @@ const BEGUN: &str = "/run/halite-test-begun";
 /// An image cannot be stored on the worker: the upgrade stops before any host changes, and with
 /// space the same command continues. When the first control plane has the release, other commands
 /// are given in a second terminal. When all of them have it, the link between the master's host and
-/// the worker is cut, in both directions. The client whose writes other tests count is on the
-/// worker.
+/// the worker is cut, in both directions. A client on the lab's router writes all the time.
 fn completes(cluster: &Cluster) -> Result<Counts> {
     let first = &cluster.bootstrap;
     wait_for_followers(first, &STANDBYS)?;
     let old = in_use(first)?;
     let release = Release::add(cluster, VERSION, PATCHES)?;
-    stops_without_space(cluster, &release).context("a full disk")?;
-    with_hook(cluster, || {
-        let mut running = Running::start(first, &release.upgrade())?;
-        running.wait_for(&format!("{}-uncordoned", first.spec.name), || Ok(()))?;
-        let joined = second_terminal(first, &release, &old).context("a second upgrade")?;
-        running.wait_for(OBJECTS, || Ok(()))?;
-        waits_for_the_link(cluster, &mut running).context("a cut link")?;
-        let success = format!("the cluster has the bundle {VERSION}");
-        for upgrade in [running, joined] {
-            let (status, said) = upgrade.ended(|| Ok(()))?;
-            println!("  {}", said.trim().replace('\n', "\n  "));
-            ensure!(
-                status.success() && said.contains(&success),
-                "the upgrade ended with {status}"
-            );
-        }
-        Ok(())
+    let measured = from_the_router(cluster, first, "meanwhile", || {
+        stops_without_space(cluster, &release).context("a full disk")?;
+        with_hook(cluster, || {
+            let mut running = Running::start(first, &release.upgrade())?;
+            running.wait_for(&format!("{}-uncordoned", first.spec.name), || Ok(()))?;
+            let joined = second_terminal(first, &release, &old).context("a second upgrade")?;
+            running.wait_for(OBJECTS, || Ok(()))?;
+            waits_for_the_link(cluster, &mut running).context("a cut link")?;
+            let success = format!("the cluster has the bundle {VERSION}");
+            for upgrade in [running, joined] {
+                let (status, said) = upgrade.ended(|| Ok(()))?;
+                println!("  {}", said.trim().replace('\n', "\n  "));
+                ensure!(
+                    status.success() && said.contains(&success),
+                    "the upgrade ended with {status}"
+                );
+            }
+            Ok(())
+        })
     })?;
+    measured.check("an upgrade with a cut link and a full disk", GAP)?;
     has_ended(cluster, &release, &[], &old)?;
     Ok(Counts {
         passed: 3,

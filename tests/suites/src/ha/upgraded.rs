@@ -1,7 +1,6 @@
-//! The upgrade to a newer patch release, under a write loop; and upgrades that are interrupted at the
-//! end of each step.
+//! The upgrade to a newer patch release, and upgrades that are interrupted at the end of each step,
+//! under a write loop.
 
-use std::collections::BTreeSet;
 use std::fs;
 use std::time::{Duration, Instant};
 
@@ -18,15 +17,11 @@ use serde_json::json;
 
 use super::leaving::MASTER;
 use super::losses::{
-    GAP, Measured, NAME, NAMESPACE, VIP, administrator, at_the_vip, config_maps,
-    wait_for_one_holder,
+    ConfigMapWriter, GAP, Measured, VIP, at_the_vip, from_the_router, wait_for_one_holder,
 };
 use super::release::Release;
 use super::upgrade_stops::{has_ended, in_use};
 use super::{BACK, is_complete};
-use crate::availability::record::numbers;
-use crate::availability::target::{Address, Target, WriteKind};
-use crate::availability::writes::Loop;
 use crate::checks::refused;
 use crate::ctl_answer;
 use crate::firewall;
@@ -101,41 +96,18 @@ pub(crate) fn to_published(
     );
     release.is_not_on(&["cp-1", "cp-2", "cp-3", "worker-1"])?;
 
-    cluster.kubectl(&["delete", "namespace", NAMESPACE, "--ignore-not-found"])?;
-    cluster.kubectl(&["create", "namespace", NAMESPACE])?;
-    let target = Target {
-        kind: WriteKind::Kubernetes {
-            namespace: NAMESPACE.to_owned(),
-        },
-        url: format!("https://{NAME}:6443"),
-        address: Some(Address::Fixed((VIP, 6443).into())),
-        prefix: "upgrade".to_owned(),
-        identity: Some(administrator(first)?),
-    };
-    let writes = Loop::start(&cluster.worker, &target)?;
-    let listed = || -> Result<BTreeSet<u64>> {
-        let names = config_maps(cluster, first)?;
-        Ok(numbers(&target.prefix, names.lines()))
-    };
-    wait::until("the first writes", Duration::from_secs(60), || {
-        let count = listed()?.len();
-        ensure!(count > 20, "{count} writes");
-        Ok(())
-    })?;
+    let writer = ConfigMapWriter::on_the_worker(cluster, first, "upgrade")?;
     let said = firewall::during(cluster, VIP, &MASTER, &[], || {
         with_a_pause(cluster, &release)
-    });
-    let record = writes.end()?;
-    println!("  {}", said?.trim().replace('\n', "\n  "));
+    })?;
+    println!("  {}", said.trim().replace('\n', "\n  "));
     wait::until("all hosts to be Ready", BACK, || is_complete(cluster))?;
-    let missing = record.missing(&listed()?);
-    ensure!(missing.is_empty(), "acknowledged but missing: {missing:?}");
+    let record = writer.end()?;
     println!("  {}", record.summary());
     let gap = record.longest_gap();
     if gap.length > GAP {
         bail!("a gap of {:?}: {:?}", gap.length, gap.errors);
     }
-    cluster.kubectl(&["delete", "namespace", NAMESPACE])?;
 
     release.is_on_all(&[])?;
     let recorded = documents(cluster)?;
@@ -238,16 +210,24 @@ fn with_a_pause(cluster: &Cluster, release: &Release<'_>) -> Result<String> {
     Ok(said)
 }
 
-/// The victim dies each time when a step of an upgrade has ended, and in the end the cluster has the
-/// release, which is this many patch releases after the first one. If too many moments were missed,
-/// they are among those of an upgrade to the release after that.
+/// The victim dies each time when a step of an upgrade has ended, while a client writes, and in the
+/// end the cluster has the release, which is this many patch releases after the first one. If too
+/// many moments were missed, they are among those of an upgrade to the release after that.
 fn interrupted(cluster: &Cluster, victim: StepVictim, patches: u32) -> Result<Counts> {
     let mut boundaries = StepBoundaries::new(cluster, steps_of_upgrade()?, &[victim]);
     for patches in patches..patches + UPGRADES {
         let old = in_use(&cluster.bootstrap)?;
         let version = format!("{}-patch-struck-{patches}", env!("CARGO_PKG_VERSION"));
         let release = Release::add(cluster, &version, patches)?;
-        boundaries.run(&release.upgrade())?;
+        let measured = from_the_router(cluster, &cluster.bootstrap, "struck", || {
+            boundaries.run(&release.upgrade())
+        })?;
+        let what = "an upgrade is interrupted";
+        match victim {
+            // Several hosts lose their power one after the other, faster than they come back.
+            StepVictim::Host => measured.print(what),
+            StepVictim::Master | StepVictim::Minion => measured.check(what, GAP)?,
+        }
         has_ended(cluster, &release, &[], &old)?;
         wait_for_one_holder(cluster)?;
         takes_pods(cluster)?;

@@ -19,6 +19,7 @@ use super::{
 use crate::checks::nothing_to_do;
 use crate::cluster::PODS;
 use crate::encrypted::{SECRET, has_only, is_encrypted_with, is_plain_text, make_secret, writer};
+use crate::ha::ConfigMapWriter;
 use crate::interrupted::steps;
 use crate::kills::master_answers;
 use crate::repair::answering;
@@ -99,8 +100,9 @@ fn steps_of(keys: &str) -> Result<Vec<String>> {
 }
 
 /// Rotates keys, and interrupts the command at the end of each step. Moments that were missed are
-/// among those of another rotation; `before` is called before each. Checks that the last one has
-/// ended, and that nothing is left to do.
+/// among those of another rotation; `before` is called before each. A client writes all the time,
+/// unless the CA of its certificate leaves, and finds each acknowledged write. Checks that the last
+/// one has ended, and that nothing is left to do.
 fn interrupted(
     cluster: &Cluster,
     keys: &str,
@@ -113,8 +115,10 @@ fn interrupted(
     let mut boundaries = StepBoundaries::new(cluster, steps_of(keys)?, &VICTIMS);
     for _ in 0..RUNS {
         before()?;
+        let writer = ConfigMapWriter::at_the_router(cluster, host, keys)?;
         boundaries.run(&words)?;
         is_whole(cluster)?;
+        println!("  {}", writer.end()?.summary());
         if boundaries.are_all_struck() {
             break;
         }
