@@ -73,6 +73,7 @@ mod support;
 mod test;
 mod turns;
 mod tutorial;
+mod two_replicas;
 mod unit_tests;
 mod update;
 mod usual;

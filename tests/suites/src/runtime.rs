@@ -1,7 +1,7 @@
 //! A newer container runtime with the same Kubernetes: containerd, runc and the CNI plugins, host by
 //! host; and a containerd that does not start.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 
@@ -12,7 +12,7 @@ use halite_lab::host::Host;
 use halite_lab::layout::{Layout, TWO};
 use halite_lab::progress::Board;
 use halite_lab::wait;
-use halite_upstream::versions::{NEWEST, RUNTIMES, Release};
+use halite_upstream::versions::{RUNTIMES, Release};
 use halite_upstream::{ISO, prepare};
 use serde_json::{Value, json};
 
@@ -24,6 +24,7 @@ use crate::interrupted::Running;
 use crate::repair::highstate;
 use crate::site::Site;
 use crate::test::{Counts, Test, cases, sequence};
+use crate::two_replicas;
 
 /// The name of its own lab: other clusters have the newest runtime from the start.
 const LAB: &str = "runtime";
@@ -42,10 +43,6 @@ const TESTS: &[Test<Cluster>] = &[
         run: nothing_left,
     },
 ];
-
-/// The workload, its file, and its disruption budget.
-const WORKLOAD: &str = "drained";
-const FILE: &str = "/root/drained.json";
 
 /// The version of the bundle whose containerd does not start, and of its containerd.
 const BROKEN: &str = concat!(env!("CARGO_PKG_VERSION"), "-runtime-broken");
@@ -78,8 +75,8 @@ fn rolled_out(cluster: &Cluster) -> Result<Counts> {
     let (host, [older, newer]) = (&cluster.bootstrap, RUNTIMES);
     all_have(cluster, &older)?;
     host.run(&[CTL, "bundle", "add", &format!("{NEWER}/{ISO}")])?;
-    workload(cluster)?;
-    let (staying, evicted) = (staying(cluster)?, replicas(cluster)?);
+    two_replicas::start(cluster)?;
+    let (staying, evicted) = (staying(cluster)?, two_replicas::names(cluster)?);
     let written = while_written(cluster, host, "runtime", || upgrade(cluster, &newer))?;
     println!("  {}", written.summary());
 
@@ -89,14 +86,14 @@ fn rolled_out(cluster: &Cluster) -> Result<Counts> {
         now == staying,
         "containers were replaced: they were {staying:#?} and are {now:#?}"
     );
-    let now = replicas(cluster)?;
+    let now = two_replicas::names(cluster)?;
     ensure!(
         now.is_disjoint(&evicted),
         "the drains have not replaced {evicted:?}, but left {now:?}"
     );
     // containerd, the shims and runc of the new packages start and stop containers.
-    cluster.kubectl(&["delete", "-f", FILE, "--timeout=60s"])?;
-    workload(cluster)?;
+    two_replicas::delete(cluster)?;
+    two_replicas::start(cluster)?;
     for host in cluster.hosts() {
         let name = &host.spec.name;
         ensure!(!host.file(KEPT).exists(), "{KEPT} is left on {name}");
@@ -115,7 +112,7 @@ fn upgrade(cluster: &Cluster, to: &Release) -> Result<()> {
     while let Some(line) = running.next_end(ended)? {
         println!("  {}", line.trim());
         ended += 1;
-        let wanted = ["get", "deployment", WORKLOAD, "-o", "json"];
+        let wanted = ["get", "deployment", two_replicas::NAME, "-o", "json"];
         let deployment: Value = serde_json::from_str(&cluster.kubectl(&wanted)?)?;
         ensure!(
             deployment["status"]["availableReplicas"].as_u64() > Some(0),
@@ -130,35 +127,6 @@ fn upgrade(cluster: &Cluster, to: &Release) -> Result<()> {
         ensure!(said.contains(&drained), "{drained:?} is not in: {said}");
     }
     Ok(())
-}
-
-/// Two replicas that may run on each host, of which one may be evicted at a time.
-fn workload(cluster: &Cluster) -> Result<()> {
-    let labels = json!({"app": WORKLOAD});
-    let image = format!("registry.k8s.io/pause:{}", NEWEST.pause);
-    let objects = json!({"apiVersion": "v1", "kind": "List", "items": [
-        {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": WORKLOAD}, "spec": {
-            "replicas": 2, "selector": {"matchLabels": labels},
-            "template": {"metadata": {"labels": labels}, "spec": {
-                "terminationGracePeriodSeconds": 1, "tolerations": [{"operator": "Exists", "effect": "NoSchedule"}],
-                "containers": [{"name": "it", "image": image}],
-                "topologySpreadConstraints": [{"maxSkew": 1, "topologyKey": "kubernetes.io/hostname",
-                    "whenUnsatisfiable": "ScheduleAnyway", "labelSelector": {"matchLabels": labels}}]}}}},
-        {"apiVersion": "policy/v1", "kind": "PodDisruptionBudget", "metadata": {"name": WORKLOAD}, "spec": {
-            "minAvailable": 1, "selector": {"matchLabels": labels}}},
-    ]});
-    fs::write(cluster.bootstrap.file(FILE), objects.to_string())?;
-    cluster.kubectl(&["apply", "-f", FILE])?;
-    let rollout = ["rollout", "status", "--timeout=120s", "deployment"];
-    cluster.kubectl(&[&rollout[..], &[WORKLOAD]].concat())?;
-    Ok(())
-}
-
-/// The names of the replicas.
-fn replicas(cluster: &Cluster) -> Result<BTreeSet<String>> {
-    let selector = format!("app={WORKLOAD}");
-    let names = cluster.kubectl(&["get", "pods", "-l", &selector, "-o", "name"])?;
-    Ok(names.lines().map(str::to_owned).collect())
 }
 
 /// The containers that no drain evicts: pod to the ids of its containers.
@@ -282,7 +250,7 @@ fn taken_back(cluster: &Cluster) -> Result<Counts> {
     );
     // The run has ended behind its drain.
     host.run(&["ctl", "node", "uncordon", BOOTSTRAP])?;
-    workload(cluster)?;
+    two_replicas::start(cluster)?;
     highstate(cluster, &[])?;
     nothing_to_do(host)?;
     ensure!(!host.file(KEPT).exists(), "{KEPT} is left");

@@ -1,6 +1,7 @@
 //! The upgrade to a newer patch release, and upgrades that are interrupted at the end of each step,
 //! under a write loop.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::time::{Duration, Instant};
 
@@ -28,6 +29,13 @@ use crate::firewall;
 use crate::interrupted::steps;
 use crate::struck::{StepBoundaries, StepVictim};
 use crate::test::{Counts, Test};
+use crate::two_replicas;
+
+/// The minion's identity.
+const IDENTITY: &str = "/var/lib/halite/minion/identity.crt /var/lib/halite/minion/identity.key";
+/// Units that a patch release of Kubernetes does not restart. keepalived is stopped for a moment,
+/// so that another host takes the address.
+const UNITS: &str = "containerd firewalld nginx halite-master halite-minion dbus systemd-journald";
 
 /// Upgrades that are interrupted. Each is to a newer release than the previous one, and than those of
 /// the hosts that die in an upgrade.
@@ -73,8 +81,19 @@ fn documents(cluster: &Cluster) -> Result<String> {
     cluster.bootstrap.sh(line)
 }
 
+/// By host, the digests of its identity and the invocations of the units that stay.
+fn stays(cluster: &Cluster) -> Result<BTreeMap<String, String>> {
+    let line = format!("sha256sum {IDENTITY} && systemctl show -p Id,InvocationID {UNITS}");
+    let hosts = cluster.hosts().into_iter();
+    hosts
+        .map(|host| Ok((host.spec.name.clone(), host.sh(&line)?)))
+        .collect()
+}
+
 /// A cluster is upgraded from one published patch release to another one host by host, and no
-/// acknowledged write is lost. At no moment is a port open that the roles do not open.
+/// acknowledged write is lost. At no moment is a port open that the roles do not open, and one of two
+/// replicas is always ready. No host is enrolled again, and no unit restarts but the kubelet and
+/// keepalived.
 ///
 /// # Errors
 /// The upgrade fails, or one of this does not hold.
@@ -96,9 +115,13 @@ pub(crate) fn to_published(
     );
     release.is_not_on(&["cp-1", "cp-2", "cp-3", "worker-1"])?;
 
+    let kept = stays(cluster)?;
+    two_replicas::start(cluster)?;
     let writer = ConfigMapWriter::on_the_worker(cluster, first, "upgrade")?;
-    let said = firewall::during(cluster, VIP, &MASTER, &[], || {
-        with_a_pause(cluster, &release)
+    let said = two_replicas::while_one_is_ready(cluster, || {
+        firewall::during(cluster, VIP, &MASTER, &[], || {
+            with_a_pause(cluster, &release)
+        })
     })?;
     println!("  {}", said.trim().replace('\n', "\n  "));
     wait::until("all hosts to be Ready", BACK, || is_complete(cluster))?;
@@ -108,8 +131,14 @@ pub(crate) fn to_published(
     if gap.length > GAP {
         bail!("a gap of {:?}: {:?}", gap.length, gap.errors);
     }
+    two_replicas::delete(cluster)?;
 
     release.is_on_all(&[])?;
+    let now = stays(cluster)?;
+    ensure!(
+        now == kept,
+        "an identity is another one, or a unit was restarted:\nwas {kept:#?}\nis {now:#?}"
+    );
     let recorded = documents(cluster)?;
     ensure!(
         recorded.matches("bundle:").count() == 1 && !recorded.contains(from.kubernetes),
