@@ -228,12 +228,6 @@ const BEFORE: &[Test<Cluster>] = &[
     },
 ];
 
-/// The first upgrade of this site. Each further one is to a newer release.
-const UPGRADES: &[Test<Cluster>] = &[Test {
-    name: "ha: an upgrade whose scheduler does not start stops at its host, and resumes once it can",
-    run: upgrade_stops::at_a_pod,
-}];
-
 /// Tests on which others do not depend. The last one leaves the master on its host.
 const FULL: &[Test<Cluster>] = &[
     Test {
@@ -375,7 +369,7 @@ pub(super) fn site() -> Result<Site> {
             .chain(cases(BEFORE))
             .chain(cases(THEN))
             .chain(cases(LONGER))
-            .chain(cases(UPGRADES))
+            .chain(cases(upgrade_stops::TESTS))
             .chain(cases(upgrade_back::TESTS))
             .chain(upgrade_dies::numbered()?)
             .chain(cases(upgraded::INTERRUPTED))

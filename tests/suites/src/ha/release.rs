@@ -58,18 +58,28 @@ pub fn add_release(
     patches: u32,
 ) -> Result<String> {
     let kubernetes = later(patches)?;
-    add(cluster, from, version, &kubernetes, Kubelet::Works)?;
+    add(cluster, from, version, &kubernetes, PatchBundle::Kubernetes)?;
     Ok(kubernetes)
 }
 
 /// A kubelet that does not start.
 const BROKEN: &str = "#!/bin/sh\necho 'this kubelet is broken' >&2\nexit 1\n";
 
-/// The kubelet of a bundle.
+/// The content of a bundle, compared with that of the first one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Kubelet {
-    Works,
-    Broken,
+enum PatchBundle {
+    /// Another version of Kubernetes.
+    Kubernetes,
+    /// Also another build of etcd's image.
+    KubernetesAndEtcd,
+    /// Also a kubelet that does not start.
+    BrokenKubelet,
+}
+
+/// The reference of the next build of etcd's image: `3.6.8-1` after `3.6.8-0`.
+fn next_build(reference: &str) -> Result<String> {
+    let (version, build) = reference.rsplit_once('-').context("no build")?;
+    Ok(format!("{version}-{}", build.parse::<u32>()? + 1))
 }
 
 /// Makes the bundle, copies its ISO to the bootstrap host, and adds it there.
@@ -78,7 +88,7 @@ fn add(
     from: &upstream::Release,
     version: &str,
     kubernetes: &str,
-    kubelet: Kubelet,
+    content: PatchBundle,
 ) -> Result<()> {
     let work = tempfile::Builder::new()
         .prefix("patch-")
@@ -88,14 +98,18 @@ fn add(
         recipe["kubernetes"] = kubernetes.into();
         for image in recipe["images"].as_array_mut().into_iter().flatten() {
             let reference = image["reference"].as_str().context("no reference")?;
-            if let Some(name) = reference.strip_suffix(&format!(":{before}")) {
-                image["reference"] = format!("{name}:{kubernetes}").into();
-                let from = image["layout"].as_str().context("no layout")?.to_owned();
-                let component = image["component"].as_str().context("no component")?;
-                let layout = work.path().join("images").join(component);
-                stamped(Path::new(&from), &layout, kubernetes)?;
-                image["layout"] = layout.to_string_lossy().into();
-            }
+            let component = image["component"].as_str().context("no component")?;
+            let other_etcd = content == PatchBundle::KubernetesAndEtcd && component == "etcd";
+            let newer = match reference.strip_suffix(&format!(":{before}")) {
+                Some(name) => format!("{name}:{kubernetes}"),
+                None if other_etcd => next_build(reference)?,
+                None => continue,
+            };
+            let from = image["layout"].as_str().context("no layout")?;
+            let layout = work.path().join("images").join(component);
+            stamped(Path::new(from), &layout, kubernetes)?;
+            image["reference"] = newer.into();
+            image["layout"] = layout.to_string_lossy().into();
         }
         let made = recipe["packages"]["made"].as_array_mut();
         for package in made.into_iter().flatten() {
@@ -105,7 +119,7 @@ fn add(
                 let newer = kubernetes.trim_start_matches('v');
                 package["version"] = format!("{newer}-{revision}").into();
             }
-            if kubelet == Kubelet::Broken && package["package"] == "kubelet" {
+            if content == PatchBundle::BrokenKubelet && package["package"] == "kubelet" {
                 let program = work.path().join("kubelet");
                 fs::write(&program, BROKEN)?;
                 fs::set_permissions(&program, fs::Permissions::from_mode(0o755))?;
@@ -177,12 +191,17 @@ impl<'a> Release<'a> {
     /// Makes the bundle of the release that is this many patch releases after the first one, and
     /// adds it.
     pub(super) fn add(cluster: &'a Cluster, version: &str, patches: u32) -> Result<Self> {
-        Self::with(cluster, version, patches, Kubelet::Works)
+        Self::with(cluster, version, patches, PatchBundle::Kubernetes)
+    }
+
+    /// The same with another image of etcd.
+    pub(super) fn add_with_etcd(cluster: &'a Cluster, version: &str, patches: u32) -> Result<Self> {
+        Self::with(cluster, version, patches, PatchBundle::KubernetesAndEtcd)
     }
 
     /// The same with a kubelet that does not start.
     pub(super) fn add_broken(cluster: &'a Cluster, version: &str, patches: u32) -> Result<Self> {
-        Self::with(cluster, version, patches, Kubelet::Broken)
+        Self::with(cluster, version, patches, PatchBundle::BrokenKubelet)
     }
 
     /// Adds the bundle of a published release, which has programs of its own.
@@ -194,9 +213,14 @@ impl<'a> Release<'a> {
         Ok(release)
     }
 
-    fn with(cluster: &'a Cluster, version: &str, patches: u32, program: Kubelet) -> Result<Self> {
+    fn with(
+        cluster: &'a Cluster,
+        version: &str,
+        patches: u32,
+        content: PatchBundle,
+    ) -> Result<Self> {
         let release = Self::new(cluster, version.to_owned(), later(patches)?)?;
-        add(cluster, &FULL, version, &release.kubernetes, program)?;
+        add(cluster, &FULL, version, &release.kubernetes, content)?;
         Ok(release)
     }
 
@@ -281,6 +305,13 @@ mod tests {
     use sha2::{Digest as _, Sha256};
 
     use super::*;
+
+    #[test]
+    fn the_next_build_of_etcd_has_the_same_version() {
+        let next = next_build("registry.k8s.io/etcd:3.6.8-0").unwrap();
+        assert_eq!(next, "registry.k8s.io/etcd:3.6.8-1");
+        next_build("registry.k8s.io/etcd:3.6.8").unwrap_err();
+    }
 
     #[test]
     fn a_stamped_image_has_other_digests_and_the_same_layers() {
