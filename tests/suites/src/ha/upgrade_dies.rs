@@ -1,7 +1,8 @@
 //! Hosts that are lost permanently in the middle of an upgrade, after each step with its own
-//! effect: another host replaces the lost one, and the same command continues.
+//! effect: another host replaces the lost one, or it is removed, and the same command continues.
 
 use anyhow::{Result, ensure};
+use halite_api::UpgradeStatus;
 use halite_lab::cluster::Cluster;
 use halite_lab::layout::HA;
 use halite_lab::wait;
@@ -15,6 +16,7 @@ use super::release::Release;
 use super::standbys::STANDBYS;
 use super::upgrade_stops::{goes_on, has_ended, in_use};
 use super::{BACK, is_complete};
+use crate::ctl_answer;
 use crate::interrupted::{Running, steps};
 use crate::test::{Case, Counts};
 
@@ -27,6 +29,9 @@ const WORKER: &str = "worker-1";
 /// The last step that contacts the plane. Kubernetes reports its node as Ready for a while after
 /// it: whether the upgrade succeeds without it depends on the time of the next step's check.
 const ASKED_LAST: &str = "cp-3-host";
+
+/// The step after which the lost host is removed as a dead one, not replaced.
+const REMOVED: &str = "worker-1-drained";
 
 /// The patch releases of earlier tests, counted from the first bundle's.
 const EARLIER: u32 = 3;
@@ -101,8 +106,8 @@ pub(super) fn numbered() -> Result<Vec<Case<Cluster>>> {
         .collect())
 }
 
-/// A host is lost when a step of an upgrade has ended, while a client writes. It is replaced, and
-/// the same command succeeds.
+/// A host is lost when a step of an upgrade has ended, while a client writes. It is replaced or
+/// removed, and the same command succeeds.
 fn dies(cluster: &Cluster, number: u32, step: &str, name: &str) -> Result<Counts> {
     let first = &cluster.bootstrap;
     let old = in_use(first)?;
@@ -118,6 +123,9 @@ fn dies(cluster: &Cluster, number: u32, step: &str, name: &str) -> Result<Counts
             "the upgrade succeeded without {name}: {said}"
         );
         wait_until_lost(cluster, name)?;
+        if step == REMOVED {
+            return completes_without(cluster, &release, name);
+        }
         cluster.replace(name)?;
         wait::until("all hosts to serve", BACK, || is_complete(cluster))?;
         goes_on(cluster, &release)
@@ -125,6 +133,24 @@ fn dies(cluster: &Cluster, number: u32, step: &str, name: &str) -> Result<Counts
     from_the_router(cluster, first, "dies-upgraded", interrupted)?
         .check("a host dies in an upgrade", GAP)?;
     has_ended(cluster, &release, &[name], &old)
+}
+
+/// The lost worker is removed as a dead host, and the same upgrade succeeds without it. A new host of
+/// that name joins with the release.
+fn completes_without(cluster: &Cluster, release: &Release<'_>, name: &str) -> Result<()> {
+    let first = &cluster.bootstrap;
+    let remove = ["ctl", "node", "remove", name, "--dead"];
+    let confirmed = ["--force", "--cluster", "demo"];
+    let remove = [&remove[..], &confirmed].concat();
+    for command in [&remove[..], &release.upgrade()] {
+        let said = first.run(command)?;
+        println!("  {}", said.trim().replace('\n', "\n  "));
+    }
+    let status: UpgradeStatus = ctl_answer::of(first, &["upgrade", "status"])?;
+    ensure!(status.left.is_empty(), "{status:?}");
+    cluster.lab.power_on(&[name.to_owned()])?;
+    cluster.join(&[name])?;
+    wait::until("all hosts to serve", BACK, || is_complete(cluster))
 }
 
 #[cfg(test)]
@@ -158,7 +184,8 @@ mod tests {
     fn left_out_steps_exist() {
         let pillar = json!({"bundle": "0.0.0-next", "drain": {}});
         let known = steps(UPGRADE, &pillar, &HA).unwrap();
-        for step in LEFT_OUT.into_iter().chain(AFTER).chain([ASKED_LAST]) {
+        let others = [ASKED_LAST, REMOVED];
+        for step in LEFT_OUT.into_iter().chain(AFTER).chain(others) {
             assert!(known.iter().any(|own| own == step), "{step}: {known:?}");
         }
     }
