@@ -1,4 +1,4 @@
-//! A reboot of a host by `ctl`.
+//! A reboot of a host: by `ctl`, and by a loss of power.
 
 use std::thread;
 use std::time::Duration;
@@ -10,6 +10,13 @@ use halite_lab::wait;
 
 /// Limit for the host to go down.
 const LIMIT: Duration = Duration::from_secs(300);
+
+/// Cuts the power of a host, and switches it on again.
+pub(crate) fn lose_power(cluster: &Cluster, host: &Host) -> Result<()> {
+    println!("  {} loses its power", host.spec.name);
+    host.power_cut()?;
+    host.boot(&cluster.lab.router)
+}
 
 /// Reboots a host with `ctl`, with this option for its drain. The lab's hosts do not start again by
 /// themselves, so it switches them on.

@@ -12,6 +12,7 @@ use halite_lab::wait;
 
 use crate::interrupted::Running;
 use crate::kills::{master_answers, moments};
+use crate::reboots::lose_power;
 use crate::test::Counts;
 
 /// Limit for a command that is run again to be interrupted again, or to succeed. After a power cut
@@ -253,11 +254,7 @@ fn strike(cluster: &Cluster, boundary: &StepBoundary) -> Result<()> {
     match boundary.victim {
         StepVictim::Master => moments::die(&cluster.bootstrap, "halite-master"),
         StepVictim::Minion => moments::die(host, "halite-minion"),
-        StepVictim::Host => {
-            println!("  {} loses its power", host.spec.name);
-            host.power_cut()?;
-            host.boot(&cluster.lab.router)
-        }
+        StepVictim::Host => lose_power(cluster, host),
     }
 }
 

@@ -2,7 +2,6 @@
 //! certificates.
 
 use std::fs;
-use std::thread;
 use std::time::Duration;
 
 use anyhow::{Result, anyhow, bail, ensure};
@@ -11,6 +10,7 @@ use halite_lab::wait;
 use serde_json::Value;
 
 use super::repair;
+use crate::availability::holders::Sampler;
 use crate::test::{Counts, Test};
 
 pub(super) const TESTS: &[Test<Cluster>] = &[
@@ -37,9 +37,6 @@ const NONE: &str = "  endpoint: api.demo.internal\n";
 
 /// Limit for the address to move: three failed checks a second apart, and a new election.
 const MOVE: Duration = Duration::from_secs(60);
-/// Time in which keepalived notices that the API server of its host is not ready: one check a second,
-/// of up to three seconds.
-const NOTICED: Duration = Duration::from_secs(6);
 /// Limit for the API server's own pod to stop or to start: a kubelet that has just stopped the same
 /// pod may not start it for minutes while the API is unavailable. Also for kube-proxy to start,
 /// which each move stops: the kubelet waits longer each time.
@@ -164,7 +161,9 @@ fn stays(cluster: &Cluster) -> Result<Counts> {
         }
     })?;
     wait_address(cluster, true, MOVE)?;
-    // No other host could take it while the API server is away.
+    // No other host could take it while the API server is away. keepalived checks the server every
+    // second, and would release the address long before the server is back.
+    let sampler = Sampler::start(&[host], VIP.parse()?);
     let (manifest, aside) = (
         "/etc/kubernetes/manifests/kube-apiserver.yaml",
         "/root/kube-apiserver.yaml",
@@ -173,13 +172,15 @@ fn stays(cluster: &Cluster) -> Result<Counts> {
     let stopped = wait::until("the API server to stop", POD, || {
         host.sh("! pgrep -x kube-apiserver").map(drop)
     });
-    // Longer than keepalived takes to notice it where there are other hosts.
-    thread::sleep(NOTICED);
-    let has = has_address(cluster);
     host.run(&["mv", aside, manifest])?;
     stopped?;
-    ensure!(has?, "{VIP} left its only host");
     wait_answers(cluster, VIP)?;
+    let free = sampler.end()?.longest_free();
+    ensure!(
+        free.is_zero(),
+        "{VIP} left its only host for {} ms",
+        free.as_millis()
+    );
     nodes_ready(cluster)?;
     Ok(Counts {
         passed: 3,

@@ -13,6 +13,7 @@ use super::commands::{self, COMMANDS, CtlCommand, Victim};
 use super::{is_as_before, picture};
 use crate::interrupted::{Repeated, in_series, kill_ctl, one_run, steps};
 use crate::kills::moments;
+use crate::reboots::lose_power;
 use crate::test::Counts;
 
 /// A moment of a command, and its victim.
@@ -156,9 +157,7 @@ fn strike(cluster: &Cluster, victim: Victim, host: &Host, with_ctl: bool) -> Res
         Victim::Master => moments::die(host, "halite-master"),
         Victim::Minion => moments::die(host, "halite-minion"),
         Victim::Power | Victim::Subject | Victim::Leader | Victim::Follower => {
-            println!("  {} loses its power", host.spec.name);
-            host.power_cut()?;
-            host.boot(&cluster.lab.router)
+            lose_power(cluster, host)
         }
     }
 }
