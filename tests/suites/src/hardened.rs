@@ -34,7 +34,7 @@ const AUDIT_LOG: &str = "/var/log/kubernetes/audit/audit.log";
 /// The namespace of the tests' pods.
 const NAMESPACE: &str = "new";
 /// The Pod Security Standard of the profile.
-const STANDARD: &str = "restricted";
+const PROFILE: &str = "restricted";
 /// The key from before the rotation, outside the directories that [`holders`] searches.
 const OLDER_KEY: &str = "/root/key-before-rotation";
 
@@ -243,7 +243,7 @@ pub(super) fn refuses_privileged_pods(cluster: &Cluster, standard: &str) -> Resu
 }
 
 fn restricted(cluster: &Cluster) -> Result<Counts> {
-    refuses_privileged_pods(cluster, STANDARD)?;
+    refuses_privileged_pods(cluster, PROFILE)?;
     let allowed = json!({
         "allowPrivilegeEscalation": false, "capabilities": {"drop": ["ALL"]}, "runAsNonRoot": true,
         "runAsUser": 65534, "seccompProfile": {"type": "RuntimeDefault"},

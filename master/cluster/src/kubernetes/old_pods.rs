@@ -30,6 +30,9 @@ pub use super::pod_facts::key_id;
 const SLACK: Millis = 2_000;
 /// The same for a token: the kubelet looks at it once a minute, and clocks differ.
 const TOKEN_SLACK: Millis = 3 * 60 * 1000;
+/// The margin of a restart: creation times are whole seconds, and the clocks of the master and of an API
+/// server differ. A pod that is created again too early counts as old, and is not restarted once more.
+const RESTART_MARGIN: Millis = 5_000;
 /// The kubelet renews a token at the latest after this time.
 const TOKEN_AGE: Millis = 24 * 60 * 60 * 1000;
 
@@ -218,13 +221,13 @@ impl OldPods<'_> {
         match self.replaced {
             Replaced::Ca(_) => {
                 let since = published.get(text("/metadata/namespace")?)? + SLACK;
-                (mounts_ca(pod) && created <= since).then_some(since)
+                (mounts_ca(pod) && created <= since).then_some(since + RESTART_MARGIN)
             }
             Replaced::Tokens { since, .. } => {
                 let since = since + TOKEN_SLACK;
                 let lifetime = token_lifetime(pod)?;
                 let renewed = since + (lifetime / 5 * 4).min(TOKEN_AGE);
-                (created <= since && self.clock.now() <= renewed).then_some(since)
+                (created <= since && self.clock.now() <= renewed).then_some(since + RESTART_MARGIN)
             }
         }
     }

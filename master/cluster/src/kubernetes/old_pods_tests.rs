@@ -54,7 +54,16 @@ fn deployment(api: &FakeApi, updated: u64) {
 }
 
 fn run(api: &FakeApi, replaced: &Replaced, restart: bool, now: i64) -> Result<Vec<String>, String> {
-    let (pace, clock) = (Virtual::default(), ManualClock::at(NOON + now * 1000));
+    run_at(api, replaced, restart, NOON + now * 1000)
+}
+
+fn run_at(
+    api: &FakeApi,
+    replaced: &Replaced,
+    restart: bool,
+    now: Millis,
+) -> Result<Vec<String>, String> {
+    let (pace, clock) = (Virtual::default(), ManualClock::at(now));
     let wait = OldPods {
         api,
         pace: &pace,
@@ -122,6 +131,19 @@ fn old_pods_are_restarted_through_their_workload() {
         api.writes.lock().unwrap().is_empty(),
         "its pods are being replaced"
     );
+}
+
+/// A pod that is created at second 2 and some milliseconds has the creation time of second 2, and
+/// counts as old.
+#[test]
+fn no_workload_is_restarted_in_the_last_second_whose_pods_count_as_old() {
+    let api = cluster("old\nnew\n");
+    deployment(&api, 1);
+    pod(&api, "web-1-a", -60, Some(("ReplicaSet", "web-1")));
+    pod(&api, "web-1-b", 2, Some(("ReplicaSet", "web-1")));
+    let error = run_at(&api, &both(), true, NOON + 2_140).unwrap_err();
+    assert!(error.contains("Deployment default/web (2 pods)"), "{error}");
+    assert!(api.writes.lock().unwrap().is_empty());
 }
 
 /// A StatefulSet with an old pod, whose rollout has got this far.

@@ -165,7 +165,7 @@ impl Store {
         let sound = check_suspect(path).await;
         sound.map_err(|error| explain(path, error))?;
         assert_durable(&writer).await?;
-        migrations::refuse_newer(path, &mut writer.acquire().await?).await?;
+        migrations::refuse_newer(path, &mut *writer.acquire().await?).await?;
         let migrated = migrator(MIGRATIONS).run(&writer).await;
         migrated.map_err(|error| explain(path, error.into()))?;
         let begun = lineage::begin(path, &writer).await;

@@ -6,7 +6,7 @@ use halite_lab::wait;
 use halite_upstream::versions::FULL;
 
 use super::{
-    NAMESPACE, STANDARD, are_protected, declared, is_audited, page, refuses_privileged_pods,
+    NAMESPACE, PROFILE, are_protected, declared, is_audited, page, refuses_privileged_pods,
     settled,
 };
 use crate::checks::nothing_to_do;
@@ -58,7 +58,7 @@ pub(super) fn keeps_all(cluster: &Cluster) -> Result<Counts> {
     is_audited(host, "configmaps", LATER)?;
     declared(cluster)?;
     are_protected(cluster)?;
-    refuses_privileged_pods(cluster, STANDARD)?;
+    refuses_privileged_pods(cluster, PROFILE)?;
     nothing_to_do(host)?;
     settled(cluster)
 }
