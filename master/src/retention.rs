@@ -160,9 +160,9 @@ mod tests {
     use crate::backend::fixture::{Site, WATCHDOG};
 
     async fn finished_job(store: &Store, number: u64, text: &str) {
-        let jid = JobId::from_number(number);
+        let job_id = JobId::from_number(number);
         let job = Job {
-            jid: jid.clone(),
+            job_id: job_id.clone(),
             function: "test.ping".into(),
             args_json: "{}".into(),
             bundle: None,
@@ -180,7 +180,7 @@ mod tests {
             finished: None,
         };
         store
-            .create_job(&job, &[JobRow::queued(&jid, &minion("a"), None)])
+            .create_job(&job, &[JobRow::queued(&job_id, &minion("a"), None)])
             .await
             .unwrap();
         let answer = StoredAnswer {
@@ -190,10 +190,10 @@ mod tests {
             when: 0,
         };
         store
-            .record_return(&jid, &minion("a"), &answer)
+            .record_return(&job_id, &minion("a"), &answer)
             .await
             .unwrap();
-        store.finish_job(&jid, 0, 0).await.unwrap();
+        store.finish_job(&job_id, 0, 0).await.unwrap();
     }
 
     #[tokio::test]
@@ -274,7 +274,7 @@ mod tests {
             assert_eq!(life.app.clock.now(), DAY);
             let left = life.store.jobs(999).await.unwrap();
             assert!((20..=33).contains(&left.len()), "{}", left.len());
-            assert_eq!(left[0].jid, JobId::from_number(99));
+            assert_eq!(left[0].job_id, JobId::from_number(99));
             keeping.abort();
         });
         life.kill();

@@ -120,7 +120,7 @@ impl HostRenewal {
                 "`certificates.renew` is `report`, so an operator renews them".to_owned()
             }
             Renewal::Waits(what) => format!("their renewal waits: {what}"),
-            Renewal::Runs(jid) => format!("job {jid} renews them"),
+            Renewal::Runs(job_id) => format!("job {job_id} renews them"),
             Renewal::Failed { why, next } => {
                 format!("renewal failed: {why}; next attempt {}", minute(*next))
             }

@@ -209,7 +209,7 @@ impl Orchestrator {
         let low = steps_of(&self.jobs, &request.sls, &over).await?;
         let now = self.jobs.app().clock.now();
         let run = Run {
-            id: self.jobs.next_jid(),
+            id: self.jobs.next_job_id(),
             sls: request.sls,
             pillar_json,
             test: request.test,

@@ -114,11 +114,11 @@ impl Recorder {
     }
 
     /// Records a job of a step before the job is made, so that a restarted master finds it.
-    pub(super) async fn note_job(&self, index: usize, jid: &JobId) -> Result<(), Failure> {
+    pub(super) async fn note_job(&self, index: usize, job_id: &JobId) -> Result<(), Failure> {
         let mut detail = self.detail(index);
         match detail.entry("jobs").or_insert_with(|| json!([])) {
-            Value::Array(jobs) => jobs.push(json!(jid)),
-            other => *other = json!([jid]),
+            Value::Array(jobs) => jobs.push(json!(job_id)),
+            other => *other = json!([job_id]),
         }
         let text = Value::Object(detail).to_string();
         self.change(index, false, |step| step.detail_json = text)
@@ -126,7 +126,7 @@ impl Recorder {
         let name = self.step(index).map(|step| step.name).unwrap_or_default();
         let made = EventData::RunJob(RunJob {
             run: self.run.id.clone(),
-            job: jid.clone(),
+            job: job_id.clone(),
             step: name,
             index: u32::try_from(index).unwrap_or(u32::MAX),
         });

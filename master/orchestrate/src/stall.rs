@@ -75,20 +75,20 @@ const SLOW: &[(&str, &str, &str)] = &[
 
 /// The reason why a job has not ended although only these pending minions are left, some of them
 /// disconnected.
-pub fn stall(jid: &JobId, new: &NewJob, away: &[&MinionId], watched: Watched) -> Stall {
+pub fn stall(job_id: &JobId, new: &NewJob, away: &[&MinionId], watched: Watched) -> Stall {
     let noun = watched.noun();
-    let cancel = format!("`ctl job cancel {jid}` ends the {noun}");
+    let cancel = format!("`ctl job cancel {job_id}` ends the {noun}");
     if !away.is_empty() {
         let names: Vec<&str> = away.iter().map(|minion| minion.as_str()).collect();
         let names = some_of(&names);
         return Stall {
-            because: format!("{names} is not connected, and may still work on the job {jid}"),
+            because: format!("{names} is not connected, and may still work on the job {job_id}"),
             remedy: format!(
                 "switch the host on, and the {noun} continues; if it is gone for good: {}, then `ctl node replace` or `ctl node \
                  remove --dead`",
                 match watched {
                     Watched::Step { skips: true } =>
-                        format!("`ctl job cancel {jid}` leaves it out"),
+                        format!("`ctl job cancel {job_id}` leaves it out"),
                     Watched::Step { skips: false } | Watched::Job => cancel,
                 }
             ),
@@ -105,25 +105,25 @@ pub fn stall(jid: &JobId, new: &NewJob, away: &[&MinionId], watched: Watched) ->
                 .is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
         })
     };
-    let shows = format!("`ctl job show {jid}` shows its parts, {cancel}");
+    let shows = format!("`ctl job show {job_id}` shows its parts, {cancel}");
     match SLOW.iter().find(is_among) {
         Some((_, work, look)) => Stall {
-            because: format!("the job {jid} runs there: {work}"),
+            because: format!("the job {job_id} runs there: {work}"),
             remedy: format!("{look}; {shows}"),
         },
         None => Stall {
-            because: format!("the job {jid} ({}) runs there", new.function),
+            because: format!("the job {job_id} ({}) runs there", new.function),
             remedy: shows,
         },
     }
 }
 
 /// The reason why a job of a cancelled run has not ended.
-pub(super) fn ending(jid: &JobId, by: &str) -> Stall {
+pub(super) fn ending(job_id: &JobId, by: &str) -> Stall {
     Stall {
-        because: format!("the run was cancelled by {by}, and the job {jid} ends"),
+        because: format!("the run was cancelled by {by}, and the job {job_id} ends"),
         remedy: format!(
-            "a package transaction is not cut off: `ctl job cancel {jid} --force` ends it; other work that cannot end safely in its \
+            "a package transaction is not cut off: `ctl job cancel {job_id} --force` ends it; other work that cannot end safely in its \
              middle ends by itself"
         ),
     }
@@ -138,7 +138,7 @@ mod tests {
     use super::*;
 
     const STEP: Watched = Watched::Step { skips: false };
-    const JID: &str = "20261121000000123000";
+    const JOB_ID: &str = "20261121000000123000";
 
     fn of(sls: &[&str], away: &[&MinionId]) -> Stall {
         let new = NewJob {
@@ -146,7 +146,7 @@ mod tests {
             args: json!({"sls": sls}),
             ..NewJob::default()
         };
-        stall(&JID.parse().unwrap(), &new, away, STEP)
+        stall(&JOB_ID.parse().unwrap(), &new, away, STEP)
     }
 
     #[test]
@@ -167,7 +167,7 @@ mod tests {
         let first = of(&["halite.base.etcd.data", "halite.host"], &[]);
         assert_eq!(first, stalls[4]);
         for stall in &stalls {
-            let verb = format!("`ctl job cancel {JID}` ends the step");
+            let verb = format!("`ctl job cancel {JOB_ID}` ends the step");
             assert!(stall.remedy.ends_with(&verb), "{stall:?}");
         }
         // A part of a name does not match.
@@ -190,16 +190,16 @@ mod tests {
 
     #[test]
     fn a_step_that_goes_on_without_a_lost_host_says_how_to_leave_it_out() {
-        let (jid, worker) = (JID.parse().unwrap(), "worker-1".parse().unwrap());
+        let (job_id, worker) = (JOB_ID.parse().unwrap(), "worker-1".parse().unwrap());
         let new = NewJob::default();
-        let leaves = format!("`ctl job cancel {JID}` leaves it out");
-        let remedy = |watched| stall(&jid, &new, &[&worker], watched).remedy;
+        let leaves = format!("`ctl job cancel {JOB_ID}` leaves it out");
+        let remedy = |watched| stall(&job_id, &new, &[&worker], watched).remedy;
         assert!(remedy(Watched::Step { skips: true }).contains(&leaves));
         assert!(!remedy(STEP).contains(&leaves));
         let of_job = remedy(Watched::Job);
         assert!(!of_job.contains("step"), "{of_job}");
-        assert!(of_job.contains(&format!("`ctl job cancel {JID}` ends the job")));
-        let ending = ending(&jid, "alice");
+        assert!(of_job.contains(&format!("`ctl job cancel {JOB_ID}` ends the job")));
+        let ending = ending(&job_id, "alice");
         assert!(ending.because.contains("cancelled by alice"), "{ending:?}");
         assert!(ending.remedy.contains("--force"), "{ending:?}");
     }

@@ -248,17 +248,17 @@ impl StepRunner<'_> {
         let detail = self.recorder.detail(index);
         let jobs = detail.get("jobs").and_then(Value::as_array);
         let jobs = jobs.into_iter().flatten().filter_map(Value::as_str);
-        let jids: Vec<JobId> = jobs.filter_map(|jid| jid.parse().ok()).collect();
+        let job_ids: Vec<JobId> = jobs.filter_map(|job_id| job_id.parse().ok()).collect();
         let mut all = Vec::new();
-        for jid in jids {
+        for job_id in job_ids {
             let store = &self.jobs.app().store;
-            let job = store.job(&jid).await;
+            let job = store.job(&job_id).await;
             // Recorded, but the master ended before the job was made: the job does not exist.
             let Some(job) = job.map_err(|error| Failure::new(chain(&error)))? else {
                 continue;
             };
             let made = as_made(&job);
-            all.extend(self.ended(&jid, &made, options, pace).await?);
+            all.extend(self.ended(&job_id, &made, options, pace).await?);
         }
         Ok(all)
     }
@@ -276,8 +276,8 @@ impl StepRunner<'_> {
         let mut left: Vec<MinionId> = batch.to_vec();
         let mut done = BatchDone::default();
         for attempt in 1.. {
-            let jid = self.new_job(index, new, &left).await?;
-            let rows = self.ended(&jid, new, options, pace).await?;
+            let job_id = self.new_job(index, new, &left).await?;
+            let rows = self.ended(&job_id, new, options, pace).await?;
             let (good, mut bad): (Vec<JobRow>, Vec<JobRow>) = rows.into_iter().partition(succeeded);
             self.record_bundle(new, &good).await?;
             done.good.extend(good);
@@ -322,13 +322,13 @@ impl StepRunner<'_> {
     /// the run is cancelled, so is the job.
     async fn ended(
         &self,
-        jid: &JobId,
+        job_id: &JobId,
         new: &NewJob,
         options: &StepOptions,
         pace: &StepPace<'_>,
     ) -> Result<Vec<JobRow>, Failure> {
         let limit = Duration::from_secs(new.timeout.into());
-        let ended = self.jobs.wait(jid);
+        let ended = self.jobs.wait(job_id);
         tokio::pin!(ended);
         let connections = &self.jobs.app().connections;
         let is_away = |minion: &MinionId| !minion.is_master() && !connections.is_connected(minion);
@@ -337,19 +337,19 @@ impl StepRunner<'_> {
             tokio::select! {
                 ended = &mut ended => return ended.map(|(_, rows)| rows).map_err(failed),
                 by = self.recorder.cancellation().requested(), if cancelled_by.is_none() => {
-                    self.cancel_job(jid, &by).await?;
+                    self.cancel_job(job_id, &by).await?;
                     cancelled_by = Some(by);
                     continue;
                 }
                 () = tokio::time::sleep(TICK) => {}
             }
-            let pending = self.jobs.pending(jid);
+            let pending = self.jobs.pending(job_id);
             if let Some(by) = &cancelled_by {
                 if pending.iter().any(is_away) {
                     // The host was asked, and has disconnected since.
-                    self.cancel_job(jid, by).await?;
+                    self.cancel_job(job_id, by).await?;
                 }
-                let stall = ending(jid, by);
+                let stall = ending(job_id, by);
                 let Some(until) = until(&pending, "has ended its work") else {
                     continue;
                 };
@@ -362,15 +362,15 @@ impl StepRunner<'_> {
             };
             let away: Vec<&MinionId> = pending.iter().filter(|minion| is_away(minion)).collect();
             let skips = options.skips_offline;
-            let stall = stall(jid, new, &away, Watched::Step { skips });
+            let stall = stall(job_id, new, &away, Watched::Step { skips });
             pace.say_with(until, stall.because, limit, &stall.remedy)
                 .await;
         }
     }
 
     /// Ends a job of this step, unless it has ended.
-    async fn cancel_job(&self, jid: &JobId, by: &str) -> Result<(), Failure> {
-        match self.jobs.cancel(jid, by, false).await {
+    async fn cancel_job(&self, job_id: &JobId, by: &str) -> Result<(), Failure> {
+        match self.jobs.cancel(job_id, by, false).await {
             Err(refusal) if refusal.kind != RefusalKind::Conflict => Err(failed(refusal)),
             _ => Ok(()),
         }
@@ -386,10 +386,10 @@ impl StepRunner<'_> {
         // The master may have become isolated since the step started.
         self.wait_while_isolated(index).await;
         self.recorder.cancellation().check()?;
-        let jid = self.jobs.next_jid();
-        self.recorder.note_job(index, &jid).await?;
+        let job_id = self.jobs.next_job_id();
+        self.recorder.note_job(index, &job_id).await?;
         let new = NewJob {
-            jid: Some(jid),
+            job_id: Some(job_id),
             minions: minions.to_vec(),
             is_shipped_step: shipped::ORCHESTRATIONS.contains(&self.run.sls.as_str()),
             ..new.clone()

@@ -18,14 +18,14 @@ use super::record::{document, step_data};
 /// The events of a run. `bus` must have been subscribed to before the run was started or found.
 pub fn follow(jobs: Arc<Jobs>, run: JobId, bus: Receiver<Event>) -> EventStream {
     let prefix = format!("halite/run/{run}/");
-    let (reported, jids) = (BTreeMap::new(), BTreeSet::new());
+    let (reported, job_ids) = (BTreeMap::new(), BTreeSet::new());
     event_stream::follow(
         WatchedRun {
             jobs,
             run,
             prefix,
             reported,
-            jids,
+            job_ids,
             introduced: false,
         },
         bus,
@@ -40,7 +40,7 @@ struct WatchedRun {
     /// The last reported status of each step.
     reported: BTreeMap<u32, halite_api::StepStatus>,
     /// The jobs of the run.
-    jids: BTreeSet<JobId>,
+    job_ids: BTreeSet<JobId>,
     introduced: bool,
 }
 
@@ -50,7 +50,7 @@ impl WatchedRun {
     fn is_news(&mut self, event: &Event) -> bool {
         match event_data(event) {
             EventData::RunJob(made) => {
-                self.jids.insert(made.job);
+                self.job_ids.insert(made.job);
                 true
             }
             EventData::RunStep(step) => self.is_new_status(&step),
@@ -66,7 +66,7 @@ impl WatchedRun {
     }
 
     fn is_of_our_jobs(&self, tag: &str) -> bool {
-        matches!(EventTag::parse(tag), EventTag::Job { job, .. } if self.jids.contains(&job))
+        matches!(EventTag::parse(tag), EventTag::Job { job, .. } if self.job_ids.contains(&job))
     }
 }
 
@@ -86,7 +86,7 @@ impl Watched for WatchedRun {
             .filter(|step| step.status != StepStatus::Waiting)
         {
             let data = step_data(step, steps.len());
-            self.jids.extend(data.step.detail.jobs.iter().cloned());
+            self.job_ids.extend(data.step.detail.jobs.iter().cloned());
             if self.is_new_status(&data) {
                 let at = step.ended.or(step.started).unwrap_or(run.created);
                 let data = EventData::RunStep(Box::new(data));

@@ -106,15 +106,21 @@ fn the_recorded_bundle_counts_and_may_change_while_the_master_runs() {
             ..v1::RunRequest::default()
         };
         let _watched = life.backend.run("root", request).await.unwrap();
-        let jid = life.store.jobs(1).await.unwrap()[0].jid.clone();
+        let job_id = life.store.jobs(1).await.unwrap()[0].job_id.clone();
         let digest = halite_proto::pki::sha256_hex(b"a file of the bundle 0.2.0\n");
         record(&site, "0.3.0");
         let snapshot = life.backend.jobs().declarations().load().await.unwrap();
         assert_eq!(snapshot.bundle().unwrap().version, "0.3.0");
-        files::fetch(&life.app, &snapshot, &minion("bootstrap-1"), &jid, &digest)
-            .await
-            .map(|_| ())
-            .unwrap();
+        files::fetch(
+            &life.app,
+            &snapshot,
+            &minion("bootstrap-1"),
+            &job_id,
+            &digest,
+        )
+        .await
+        .map(|_| ())
+        .unwrap();
     });
     // The last successful highstate tells which host has which bundle.
     let worker_of = |status: Value| {

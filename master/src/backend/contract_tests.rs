@@ -143,7 +143,7 @@ fn a_job_that_is_cancelled() {
     };
     let cancelled = life.runtime.block_on(async {
         let _events = life.backend.run("root", request).await.unwrap();
-        let job = life.store.jobs(1).await.unwrap()[0].jid.clone();
+        let job = life.store.jobs(1).await.unwrap()[0].job_id.clone();
         life.backend.cancel_job(&job, "alice", false).await.unwrap()
     });
     check_document("job-cancellation", &cancelled);

@@ -43,7 +43,7 @@ fn follows(life: &Life, name: &str) {
 /// A job whose minion has not answered.
 fn running() -> Job {
     Job {
-        jid: halite_proto::ids::JobId::from_number(1),
+        job_id: halite_proto::ids::JobId::from_number(1),
         function: "cmd.run".to_owned(),
         args_json: "{}".to_owned(),
         test: false,
@@ -116,7 +116,7 @@ fn it_waits_for_what_runs_and_then_its_note_is_on_disk_before_the_master_stops()
     let life = site.live();
     follows(&life, "cp-3");
     let job = running();
-    let row = JobRow::queued(&job.jid, &job.minions[0], None);
+    let row = JobRow::queued(&job.job_id, &job.minions[0], None);
     let created = life.runtime.block_on(life.store.create_job(&job, &[row]));
     created.unwrap();
     let keep = HandOverRequest::default();
@@ -124,7 +124,7 @@ fn it_waits_for_what_runs_and_then_its_note_is_on_disk_before_the_master_stops()
     assert!(!answer.begun, "{answer:?}");
     assert!(answer.waits[0].contains("cmd.run"));
     assert_eq!(read(&life.app.config).unwrap(), None);
-    let ended = life.store.finish_job(&job.jid, 0, 1);
+    let ended = life.store.finish_job(&job.job_id, 0, 1);
     life.runtime.block_on(ended).unwrap();
 
     let answer = ask(&life, &keep).unwrap();

@@ -33,7 +33,7 @@ fn request(target_kind: &str, target: &str, function: &str) -> v1::RunRequest {
 async fn made(life: &Life, target: &str, function: &str) -> JobId {
     let request = request("list", target, function);
     let _watched = life.backend.run("root", request).await.unwrap();
-    life.store.jobs(1).await.unwrap()[0].jid.clone()
+    life.store.jobs(1).await.unwrap()[0].job_id.clone()
 }
 
 async fn say(life: &Life, id: &str, body: Body) {
@@ -41,9 +41,9 @@ async fn say(life: &Life, id: &str, body: Body) {
     life.backend.on_message(&minion(id), message).await.unwrap();
 }
 
-fn progress(jid: &JobId, text: &str) -> Body {
+fn progress(job_id: &JobId, text: &str) -> Body {
     Body::Progress(v1::JobProgress {
-        job: jid.to_string(),
+        job: job_id.to_string(),
         index: 1,
         total: 1000,
         state_json: json!({
@@ -55,9 +55,9 @@ fn progress(jid: &JobId, text: &str) -> Body {
     })
 }
 
-fn returned(jid: &JobId, text: &str) -> Body {
+fn returned(job_id: &JobId, text: &str) -> Body {
     Body::Returned(v1::JobReturn {
-        job: jid.to_string(),
+        job: job_id.to_string(),
         retcode: 0,
         return_json: json!({"comment": text}).to_string(),
         error: String::new(),
@@ -93,12 +93,12 @@ fn the_messages_of_a_job_look_at_no_document() {
     }
     life.runtime.block_on(async {
         // The first look starts the watch, and the first job writes the addresses of the nodes.
-        let jid = made(&life, "worker-1,bootstrap-1", "state.apply").await;
+        let job_id = made(&life, "worker-1,bootstrap-1", "state.apply").await;
         for id in minions {
-            say(&life, id, returned(&jid, "done")).await;
+            say(&life, id, returned(&job_id, "done")).await;
         }
         looks.store(0, Ordering::SeqCst);
-        let jid = made(&life, "worker-1,bootstrap-1", "state.apply").await;
+        let job_id = made(&life, "worker-1,bootstrap-1", "state.apply").await;
         assert_eq!(looks.load(Ordering::SeqCst), 1, "one for the job");
         for id in minions {
             let hello = v1::MinionHello {
@@ -114,16 +114,16 @@ fn the_messages_of_a_job_look_at_no_document() {
                 .unwrap();
             assert!(messages.recv().await.is_some(), "the job is sent");
             for _ in 0..100 {
-                say(&life, id, progress(&jid, "done")).await;
+                say(&life, id, progress(&job_id, "done")).await;
             }
-            say(&life, id, returned(&jid, "done")).await;
+            say(&life, id, returned(&job_id, "done")).await;
         }
-        let job = life.store.job(&jid).await.unwrap().unwrap();
+        let job = life.store.job(&job_id).await.unwrap().unwrap();
         assert_eq!(job.status, JobStatus::Finished);
         assert_eq!(looks.load(Ordering::SeqCst), 1, "none for its messages");
 
-        let jid = made(&life, "worker-1,bootstrap-1", "pillar.items").await;
-        let job = life.store.job(&jid).await.unwrap().unwrap();
+        let job_id = made(&life, "worker-1,bootstrap-1", "pillar.items").await;
+        let job = life.store.job(&job_id).await.unwrap().unwrap();
         assert_eq!(job.status, JobStatus::Finished);
         assert_eq!(looks.load(Ordering::SeqCst), 2, "one for two pillars");
     });
@@ -135,17 +135,17 @@ fn a_secret_that_is_added_between_two_messages_is_removed_from_the_second() {
     let (life, looks) = site.live_counting();
     life.accept("worker-1");
     life.runtime.block_on(async {
-        let jid = made(&life, "worker-1", "state.apply").await;
+        let job_id = made(&life, "worker-1", "state.apply").await;
         let mut events = life.app.events.subscribe();
         for message in 0..100 {
-            say(&life, "worker-1", progress(&jid, ADDED)).await;
+            say(&life, "worker-1", progress(&job_id, ADDED)).await;
             let shown = shown(&mut events).await;
             assert!(shown.contains(ADDED), "{message}: it is not secret yet");
         }
         let before = looks.load(Ordering::SeqCst);
         add_secret(&site);
         for _ in 0..100 {
-            say(&life, "worker-1", progress(&jid, ADDED)).await;
+            say(&life, "worker-1", progress(&job_id, ADDED)).await;
             let shown = shown(&mut events).await;
             assert!(
                 !shown.contains(ADDED) && shown.contains("(secret)"),
@@ -154,8 +154,8 @@ fn a_secret_that_is_added_between_two_messages_is_removed_from_the_second() {
         }
         let after = looks.load(Ordering::SeqCst);
         assert_eq!(after - before, 1, "one for the change");
-        say(&life, "worker-1", returned(&jid, ADDED)).await;
-        let row = life.store.row(&jid, &minion("worker-1")).await.unwrap();
+        say(&life, "worker-1", returned(&job_id, ADDED)).await;
+        let row = life.store.row(&job_id, &minion("worker-1")).await.unwrap();
         let stored = row.unwrap().return_json.unwrap();
         assert!(!stored.contains(ADDED), "{stored}");
     });
@@ -167,20 +167,20 @@ fn documents_that_are_refused_are_read_once_for_all_messages() {
     let (life, looks) = site.live_counting();
     life.accept("worker-1");
     life.runtime.block_on(async {
-        let jid = made(&life, "worker-1", "state.apply").await;
+        let job_id = made(&life, "worker-1", "state.apply").await;
         life.backend.jobs().declarations().load().await.unwrap();
         let path = site.path().join("etc/cluster.yaml");
         let sound = std::fs::read_to_string(&path).unwrap();
         std::fs::write(&path, "{ this is not a document").unwrap();
         let before = looks.load(Ordering::SeqCst);
         for _ in 0..100 {
-            say(&life, "worker-1", progress(&jid, "done")).await;
+            say(&life, "worker-1", progress(&job_id, "done")).await;
         }
         assert_eq!(looks.load(Ordering::SeqCst) - before, 1);
         std::fs::write(&path, sound).unwrap();
         add_secret(&site);
         let mut events = life.app.events.subscribe();
-        say(&life, "worker-1", progress(&jid, ADDED)).await;
+        say(&life, "worker-1", progress(&job_id, ADDED)).await;
         assert!(!shown(&mut events).await.contains(ADDED));
     });
 }
@@ -240,14 +240,14 @@ fn the_end_of_a_job_reads_no_low_state_and_no_return() {
     }
     for function in ["state.apply", "test.ping"] {
         life.runtime.block_on(async {
-            let jid = made(&life, "worker-1,bootstrap-1", function).await;
-            say(&life, "worker-1", returned(&jid, "done")).await;
+            let job_id = made(&life, "worker-1,bootstrap-1", function).await;
+            say(&life, "worker-1", returned(&job_id, "done")).await;
             let columns: &[&str] = &["low_json", "return_json"];
             let low_states: &[&str] = &["low_json"];
             let tables = [("job_rows", columns), ("low_states", low_states)];
             life.store.spoil(&tables).await;
             let mut events = life.app.events.subscribe();
-            say(&life, "bootstrap-1", returned(&jid, "done")).await;
+            say(&life, "bootstrap-1", returned(&job_id, "done")).await;
             let done = loop {
                 let event = events.recv().await.unwrap();
                 if event.last {
@@ -260,7 +260,7 @@ fn the_end_of_a_job_reads_no_low_state_and_no_return() {
                 json!(["bootstrap-1", "worker-1"]),
                 "{function}"
             );
-            let job = life.store.job(&jid).await.unwrap().unwrap();
+            let job = life.store.job(&job_id).await.unwrap().unwrap();
             assert_eq!(job.retcode, Some(0));
         });
     }

@@ -81,7 +81,7 @@ impl ScriptedMinion {
                 .entries
                 .iter()
                 .filter(|(_, entry)| **entry == JournalEntry::Returned);
-            open.filter_map(|(jid, _)| journal.answers.get(jid).cloned())
+            open.filter_map(|(job_id, _)| journal.answers.get(job_id).cloned())
                 .collect()
         };
         for answer in unacknowledged {
@@ -216,5 +216,5 @@ impl ScriptedMinion {
 pub(super) fn named(minion: &ScriptedMinion, wanted: JournalEntry) -> Vec<String> {
     let journal = minion.journal.lock().unwrap();
     let named = journal.entries.iter().filter(|(_, e)| **e == wanted);
-    named.map(|(jid, _)| jid.clone()).collect()
+    named.map(|(job_id, _)| job_id.clone()).collect()
 }

@@ -78,9 +78,9 @@ fn status(life: &Life) -> Value {
     halite_api::to_value(&status)
 }
 
-async fn hand_in(life: &Life, jid: &JobId) {
+async fn hand_in(life: &Life, job_id: &JobId) {
     let body = Some(Body::Returned(v1::JobReturn {
-        job: jid.to_string(),
+        job: job_id.to_string(),
         retcode: 0,
         return_json: json!({ "text": format!("password: {CANARY}") }).to_string(),
         error: String::new(),
@@ -90,8 +90,8 @@ async fn hand_in(life: &Life, jid: &JobId) {
     life.backend.on_message(&worker, message).await.unwrap();
 }
 
-async fn stored(life: &Life, jid: &JobId) -> String {
-    let row = life.store.row(jid, &minion("worker-1")).await.unwrap();
+async fn stored(life: &Life, job_id: &JobId) -> String {
+    let row = life.store.row(job_id, &minion("worker-1")).await.unwrap();
     format!("{:?}", row.unwrap().return_json)
 }
 
@@ -105,7 +105,7 @@ fn secret_job(life: &Life) -> (JobId, String) {
             ..Default::default()
         };
         let _watched = life.backend.run("root", request).await.unwrap();
-        let jid = life.store.jobs(1).await.unwrap()[0].jid.clone();
+        let job_id = life.store.jobs(1).await.unwrap()[0].job_id.clone();
         let here = IpAddr::from([10, 10, 1, 12]);
         let worker = minion("worker-1");
         let (_connection, mut messages) = life.app.connections.join(&worker, here);
@@ -118,7 +118,7 @@ fn secret_job(life: &Life) -> (JobId, String) {
         let Some(v1::master_message::Body::Job(job)) = messages.recv().await.unwrap().body else {
             panic!("no job");
         };
-        (jid, job.low_json)
+        (job_id, job.low_json)
     })
 }
 
@@ -126,11 +126,11 @@ fn secret_job(life: &Life) -> (JobId, String) {
 fn an_encrypted_secret_reaches_its_host_and_is_nowhere_on_disk() {
     let site = encrypted_site();
     let life = site.live();
-    let (jid, low) = secret_job(&life);
+    let (job_id, low) = secret_job(&life);
     assert!(low.contains(CANARY));
     life.runtime.block_on(async {
-        hand_in(&life, &jid).await;
-        let stored = stored(&life, &jid).await;
+        hand_in(&life, &job_id).await;
+        let stored = stored(&life, &job_id).await;
         assert!(stored.contains("(secret)"), "{stored}");
     });
     assert_eq!(plain(&site), Vec::<String>::new());
@@ -148,7 +148,7 @@ fn an_encrypted_secret_reaches_its_host_and_is_nowhere_on_disk() {
 fn the_last_valid_documents_have_the_encrypted_file_and_work_with_a_mistake_in_it() {
     let site = encrypted_site();
     let first = site.live();
-    let (jid, _) = secret_job(&first);
+    let (job_id, _) = secret_job(&first);
     let snapshot = first.runtime.block_on(async {
         let declarations = first.backend.jobs().declarations();
         declarations.load().await.unwrap()
@@ -165,8 +165,8 @@ fn the_last_valid_documents_have_the_encrypted_file_and_work_with_a_mistake_in_i
     );
     assert!(!shown.contains(CANARY), "{shown}");
     life.runtime.block_on(async {
-        hand_in(&life, &jid).await;
-        let stored = stored(&life, &jid).await;
+        hand_in(&life, &job_id).await;
+        let stored = stored(&life, &job_id).await;
         assert!(stored.contains("(secret)"), "{stored}");
     });
     assert_eq!(plain(&site), Vec::<String>::new());
@@ -176,7 +176,7 @@ fn the_last_valid_documents_have_the_encrypted_file_and_work_with_a_mistake_in_i
 fn a_master_without_its_identity_says_so_first_and_stores_no_return() {
     let site = encrypted_site();
     let first = site.live();
-    let (jid, _) = secret_job(&first);
+    let (job_id, _) = secret_job(&first);
     first.kill();
     let identity = file(&site).identity_path();
     let aside = site.path().join("identity.aside");
@@ -216,16 +216,16 @@ fn a_master_without_its_identity_says_so_first_and_stores_no_return() {
 
         let here = IpAddr::from([10, 10, 1, 12]);
         let (_connection, mut messages) = life.app.connections.join(&minion("worker-1"), here);
-        hand_in(&life, &jid).await;
-        assert_eq!(stored(&life, &jid).await, "None");
+        hand_in(&life, &job_id).await;
+        assert_eq!(stored(&life, &job_id).await, "None");
         life.backend.jobs().expire_parts().await.unwrap();
         assert!(life.app.connections.is_connected(&minion("worker-1")));
         std::fs::rename(&aside, &identity).unwrap();
         declarations.load().await.unwrap();
         life.backend.jobs().expire_parts().await.unwrap();
         while messages.recv().await.is_some() {}
-        hand_in(&life, &jid).await;
-        let stored = stored(&life, &jid).await;
+        hand_in(&life, &job_id).await;
+        let stored = stored(&life, &job_id).await;
         assert!(stored.contains("(secret)"), "{stored}");
     });
     let shown = status(&life).to_string();

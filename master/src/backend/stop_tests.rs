@@ -96,16 +96,16 @@ fn a_run_that_stopped_at_a_failure_stays_stopped_after_a_restart() {
     life.accept("worker-1");
     let stream = start(&life, "state.highstate", "", json!({}), 600);
     drop((stream, wire));
-    let jid = life.runtime.block_on(async {
+    let job_id = life.runtime.block_on(async {
         let job = life.store.jobs(1).await.unwrap().remove(0);
         let host = minion("bootstrap-1");
-        let lost = life.store.mark_lost(&job.jid, &host, "gone", 1);
+        let lost = life.store.mark_lost(&job.job_id, &host, "gone", 1);
         assert!(lost.await.unwrap());
-        job.jid
+        job.job_id
     });
     life.kill();
     let life = site.live();
-    let rows = life.runtime.block_on(life.store.parts(&jid)).unwrap();
+    let rows = life.runtime.block_on(life.store.parts(&job_id)).unwrap();
     let errors: Vec<&str> = rows.iter().map(|row| row.error.as_str()).collect();
     assert!(
         errors[1..]
@@ -182,12 +182,12 @@ fn an_operator_ends_a_job_and_what_waits_behind_it_goes_on() {
     let second = start(&life, "state.apply", "worker-1", args.clone(), 600);
     let third = start(&life, "state.apply", "worker-1", args, 600);
     let job = wire.job();
-    let jids: Vec<_> = life.runtime.block_on(async {
+    let job_ids: Vec<_> = life.runtime.block_on(async {
         let jobs = life.store.jobs(3).await.unwrap();
-        jobs.into_iter().rev().map(|job| job.jid).collect()
+        jobs.into_iter().rev().map(|job| job.job_id).collect()
     });
     let cancel = |number: usize, force: bool| {
-        let cancelled = life.backend.cancel_job(&jids[number], "root", force);
+        let cancelled = life.backend.cancel_job(&job_ids[number], "root", force);
         life.runtime.block_on(cancelled)
     };
     // The second part was not sent: it ends at once, and is not run later.
@@ -207,7 +207,7 @@ fn an_operator_ends_a_job_and_what_waits_behind_it_goes_on() {
     wire.returns(&job, "cancelled by root");
     assert_eq!(summary(&life.collect(first))["failed"], json!(["worker-1"]));
     let last = wire.job();
-    assert_eq!(last, jids[2].as_str());
+    assert_eq!(last, job_ids[2].as_str());
     wire.returns(&last, "");
     life.collect(third);
     // An ended job is an error, unless its minions should be asked anyway.
@@ -230,8 +230,8 @@ fn a_part_that_is_being_sent_when_it_is_cancelled_is_ended_on_its_minion() {
         .join(&minion("worker-1"), IpAddr::from([10, 10, 1, 12]));
     let mut wire = Wire::at(&life, "worker-1", connection, messages);
     let jobs = Arc::clone(life.backend.jobs());
-    let (jid, answer) = life.runtime.block_on(async {
-        let jid = life.store.jobs(1).await.unwrap().remove(0).jid;
+    let (job_id, answer) = life.runtime.block_on(async {
+        let job_id = life.store.jobs(1).await.unwrap().remove(0).job_id;
         let writer = life.store.hold_writer().await;
         jobs.lane(&minion("worker-1"))
             .lock()
@@ -246,23 +246,23 @@ fn a_part_that_is_being_sent_when_it_is_cancelled_is_ended_on_its_minion() {
             tokio::task::yield_now().await;
         }
         let mut cancelling = tokio::spawn({
-            let (jobs, jid) = (Arc::clone(&jobs), jid.clone());
-            async move { jobs.cancel(&jid, "root", false).await }
+            let (jobs, job_id) = (Arc::clone(&jobs), job_id.clone());
+            async move { jobs.cancel(&job_id, "root", false).await }
         });
         // Without the lane it would now read that the part was not sent.
         let early = tokio::time::timeout(Duration::from_millis(200), &mut cancelling).await;
         drop(writer);
         assert!(early.is_err());
         sending.await.unwrap().unwrap();
-        (jid, cancelling.await.unwrap().unwrap())
+        (job_id, cancelling.await.unwrap().unwrap())
     });
     assert_eq!(
         (answer.asked, answer.ended),
         (vec![minion("worker-1")], Vec::new())
     );
-    assert_eq!(wire.job(), jid.as_str());
-    assert_eq!(wire.cancel().job, jid.as_str());
-    wire.returns(jid.as_str(), "cancelled by root");
+    assert_eq!(wire.job(), job_id.as_str());
+    assert_eq!(wire.cancel().job, job_id.as_str());
+    wire.returns(job_id.as_str(), "cancelled by root");
     assert_eq!(
         error_of(&life.collect(stream), "worker-1"),
         "cancelled by root"
@@ -314,10 +314,10 @@ fn a_clock_that_is_set_while_a_job_runs_changes_no_result() {
         drop(start(&life, "state.apply", "worker-1", args, 600));
         let job = wire.job();
         let row_of = |life: &Life| {
-            let (jobs, jid) = (Arc::clone(life.backend.jobs()), job.parse().unwrap());
+            let (jobs, job_id) = (Arc::clone(life.backend.jobs()), job.parse().unwrap());
             life.runtime.block_on(async {
                 jobs.expire_parts().await.unwrap();
-                let row = life.store.row(&jid, &minion("worker-1")).await.unwrap();
+                let row = life.store.row(&job_id, &minion("worker-1")).await.unwrap();
                 row.unwrap().state
             })
         };
@@ -349,10 +349,10 @@ fn a_return_that_the_minion_announced_is_waited_for_and_a_true_one_replaces_a_co
     let stream = start(&life, "state.apply", "worker-1", args, 600);
     let job = wire.job();
     let row = || {
-        let (jobs, jid) = (Arc::clone(life.backend.jobs()), job.parse().unwrap());
+        let (jobs, job_id) = (Arc::clone(life.backend.jobs()), job.parse().unwrap());
         life.runtime.block_on(async {
             jobs.expire_parts().await.unwrap();
-            let row = life.store.row(&jid, &minion("worker-1")).await.unwrap();
+            let row = life.store.row(&job_id, &minion("worker-1")).await.unwrap();
             row.unwrap()
         })
     };

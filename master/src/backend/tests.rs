@@ -87,7 +87,7 @@ fn a_ping_is_answered_by_its_targets() {
         );
         assert_eq!(
             life.store
-                .row(&jobs[0].jid, &minion("worker-1"))
+                .row(&jobs[0].job_id, &minion("worker-1"))
                 .await
                 .unwrap()
                 .unwrap()
@@ -133,10 +133,10 @@ fn a_return_that_finds_no_room_is_not_acknowledged_and_taken_later() {
         };
         let large = "x".repeat(200_000);
         let _watched = life.backend.run("root", request("")).await.unwrap();
-        let jid = life.store.jobs(1).await.unwrap()[0].jid.clone();
+        let job_id = life.store.jobs(1).await.unwrap()[0].job_id.clone();
         let (_connection, mut messages) = life.app.connections.join(&minion("worker-1"), std::net::Ipv4Addr::LOCALHOST.into());
         let text = json!({"text": large}).to_string();
-        let answer = v1::JobReturn { job: jid.to_string(), retcode: 0, return_json: text, error: String::new() };
+        let answer = v1::JobReturn { job: job_id.to_string(), retcode: 0, return_json: text, error: String::new() };
         let hand_in = async || {
             let body = Some(v1::minion_message::Body::Returned(answer.clone()));
             life.backend.on_message(&minion("worker-1"), v1::MinionMessage { body }).await
@@ -154,8 +154,8 @@ fn a_return_that_finds_no_room_is_not_acknowledged_and_taken_later() {
         life.store.limit_pages(Some(limit)).await;
         hand_in().await.unwrap();
         let acknowledged = messages.try_recv().unwrap().body;
-        assert!(matches!(acknowledged, Some(v1::master_message::Body::Stored(stored)) if jid == stored.job.as_str()));
-        assert_eq!(life.store.row(&jid, &minion("worker-1")).await.unwrap().unwrap().state, RowState::Returned);
+        assert!(matches!(acknowledged, Some(v1::master_message::Body::Stored(stored)) if job_id == stored.job.as_str()));
+        assert_eq!(life.store.row(&job_id, &minion("worker-1")).await.unwrap().unwrap().state, RowState::Returned);
     });
 }
 
@@ -259,10 +259,10 @@ fn files_and_signatures_are_for_the_open_job_that_names_them() {
         let Some(v1::master_message::Body::Job(job)) = messages.recv().await.unwrap().body else {
             panic!("no job")
         };
-        let jid: JobId = job.job.parse().unwrap();
+        let job_id: JobId = job.job.parse().unwrap();
         let sha256 = halite_proto::pki::sha256_hex(b"a file of the bundle\n");
         let pieces: Vec<_> = backend
-            .fetch(id, &jid, &sha256)
+            .fetch(id, &job_id, &sha256)
             .await
             .unwrap()
             .collect()
@@ -276,7 +276,7 @@ fn files_and_signatures_are_for_the_open_job_that_names_them() {
         );
         let tag = "x509_|-cert_|-/etc/pki/x.crt_|-certificate";
         assert_eq!(
-            backend.sign_allowed(id, &jid, tag).await.unwrap().args["common_name"],
+            backend.sign_allowed(id, &job_id, tag).await.unwrap().args["common_name"],
             "x"
         );
 
@@ -286,24 +286,29 @@ fn files_and_signatures_are_for_the_open_job_that_names_them() {
         // Root on a host without a control plane does not become an operator, whatever its states
         // request.
         let operator = "x509_|-operator_|-/etc/pki/operator.crt_|-certificate";
-        denied(backend.sign_allowed(id, &jid, operator).await.map(|_| ()));
+        denied(
+            backend
+                .sign_allowed(id, &job_id, operator)
+                .await
+                .map(|_| ()),
+        );
         let other = "0".repeat(64);
-        denied(backend.fetch(id, &jid, &other).await.map(|_| ()));
+        denied(backend.fetch(id, &job_id, &other).await.map(|_| ()));
         denied(
             backend
-                .fetch(&minion("bootstrap-1"), &jid, &sha256)
+                .fetch(&minion("bootstrap-1"), &job_id, &sha256)
                 .await
                 .map(|_| ()),
         );
         denied(
             backend
-                .sign_allowed(&minion("bootstrap-1"), &jid, tag)
+                .sign_allowed(&minion("bootstrap-1"), &job_id, tag)
                 .await
                 .map(|_| ()),
         );
         denied(
             backend
-                .sign_allowed(id, &jid, "file_|-payload_|-/opt/payload_|-managed")
+                .sign_allowed(id, &job_id, "file_|-payload_|-/opt/payload_|-managed")
                 .await
                 .map(|_| ()),
         );
@@ -320,8 +325,8 @@ fn files_and_signatures_are_for_the_open_job_that_names_them() {
             messages.recv().await.unwrap().body,
             Some(v1::master_message::Body::Stored(_))
         ));
-        denied(backend.fetch(id, &jid, &sha256).await.map(|_| ()));
-        denied(backend.sign_allowed(id, &jid, tag).await.map(|_| ()));
+        denied(backend.fetch(id, &job_id, &sha256).await.map(|_| ()));
+        denied(backend.sign_allowed(id, &job_id, tag).await.map(|_| ()));
     });
 }
 
@@ -358,7 +363,7 @@ fn a_job_goes_on_after_the_master_was_killed() {
     let worker = ScriptedMinion::new("worker-1");
     life.connect(&worker);
     // Connected to the first master by a stream that no minion reads: sent, and never started.
-    let jid = life.runtime.block_on(async {
+    let job_id = life.runtime.block_on(async {
         let (_connection, _messages) = life
             .app
             .connections
@@ -386,7 +391,7 @@ fn a_job_goes_on_after_the_master_was_killed() {
     life.connect(&worker);
     let stream = life
         .runtime
-        .block_on(async { life.backend.jobs().follow(jid.clone(), bus) });
+        .block_on(async { life.backend.jobs().follow(job_id.clone(), bus) });
     assert_eq!(last(&life.collect(stream)).0, 0);
     let journal = worker.journal.lock().unwrap();
     assert_eq!(
@@ -394,7 +399,7 @@ fn a_job_goes_on_after_the_master_was_killed() {
         (1, ["motd".to_owned()].as_slice())
     );
     assert!(matches!(
-        journal.entries[jid.as_str()],
+        journal.entries[job_id.as_str()],
         JournalEntry::Returned | JournalEntry::Done
     ));
 }

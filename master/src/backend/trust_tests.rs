@@ -29,11 +29,11 @@ fn hello(address: &str) -> v1::MinionHello {
 
 async fn hand_in(
     life: &Life,
-    jid: &JobId,
+    job_id: &JobId,
     text: &str,
 ) -> Result<(), halite_core::refusal::Refusal> {
     let body = Some(Body::Returned(v1::JobReturn {
-        job: jid.to_string(),
+        job: job_id.to_string(),
         retcode: 0,
         return_json: json!({ "text": text }).to_string(),
         error: text.to_owned(),
@@ -50,13 +50,13 @@ async fn secret_job(life: &Life) -> JobId {
         ..Default::default()
     };
     let _watched = life.backend.run("root", request).await.unwrap();
-    life.store.jobs(1).await.unwrap()[0].jid.clone()
+    life.store.jobs(1).await.unwrap()[0].job_id.clone()
 }
 
-async fn stored(life: &Life, jid: &JobId) -> String {
+async fn stored(life: &Life, job_id: &JobId) -> String {
     let row = life
         .store
-        .row(jid, &minion("worker-1"))
+        .row(job_id, &minion("worker-1"))
         .await
         .unwrap()
         .unwrap();
@@ -76,7 +76,7 @@ fn a_return_loses_its_secrets_also_when_the_declaration_was_broken_or_changed_be
         life.runtime.block_on(async {
             let here = IpAddr::from([10, 10, 1, 12]);
             let (_connection, mut messages) = life.app.connections.join(&minion("worker-1"), here);
-            let jid = secret_job(&life).await;
+            let job_id = secret_job(&life).await;
             life.backend
                 .on_connected(&minion("worker-1"), &hello("10.10.1.12"))
                 .await
@@ -87,10 +87,10 @@ fn a_return_loses_its_secrets_also_when_the_declaration_was_broken_or_changed_be
             };
             assert!(job.low_json.contains(CANARY));
             std::fs::write(site.path().join("etc/cluster.yaml"), document).unwrap();
-            hand_in(&life, &jid, &format!("password: {CANARY}"))
+            hand_in(&life, &job_id, &format!("password: {CANARY}"))
                 .await
                 .unwrap();
-            let stored = stored(&life, &jid).await;
+            let stored = stored(&life, &job_id).await;
             assert!(
                 stored.contains("(secret)") && !stored.contains(CANARY),
                 "{stored}"
@@ -104,7 +104,7 @@ fn a_return_is_held_back_while_its_secrets_are_not_known() {
     let site = Site::new(TREE);
     let first = site.live();
     first.accept("worker-1");
-    let jid = first.runtime.block_on(secret_job(&first));
+    let job_id = first.runtime.block_on(secret_job(&first));
     first.kill();
     // The next master has never read the documents, and no earlier one has stored them.
     std::fs::remove_dir_all(site.path().join("state/last-valid")).unwrap();
@@ -116,15 +116,15 @@ fn a_return_is_held_back_while_its_secrets_are_not_known() {
         let text = format!("password: {CANARY}");
         let here = IpAddr::from([10, 10, 1, 12]);
         let (_connection, mut messages) = life.app.connections.join(&minion("worker-1"), here);
-        hand_in(&life, &jid, &text).await.unwrap();
-        assert!(!stored(&life, &jid).await.contains("password"));
+        hand_in(&life, &job_id, &text).await.unwrap();
+        assert!(!stored(&life, &job_id).await.contains("password"));
         life.backend.jobs().expire_parts().await.unwrap();
         assert!(life.app.connections.is_connected(&minion("worker-1")));
         std::fs::write(&path, sound).unwrap();
         // The minion is asked for the return: it resends unacknowledged returns when it reconnects.
         while messages.recv().await.is_some() {}
-        hand_in(&life, &jid, &text).await.unwrap();
-        let stored = stored(&life, &jid).await;
+        hand_in(&life, &job_id, &text).await.unwrap();
+        let stored = stored(&life, &job_id).await;
         assert!(
             stored.contains("password") && !stored.contains(CANARY),
             "{stored}"
@@ -137,7 +137,7 @@ fn after_a_restart_with_invalid_documents_the_last_valid_ones_are_in_force() {
     let site = Site::new(TREE);
     let first = site.live();
     first.accept("worker-1");
-    let jid = first.runtime.block_on(secret_job(&first));
+    let job_id = first.runtime.block_on(secret_job(&first));
     first.kill();
     std::fs::write(
         site.path().join("etc/cluster.yaml"),
@@ -157,10 +157,10 @@ fn after_a_restart_with_invalid_documents_the_last_valid_ones_are_in_force() {
             panic!("no job");
         };
         assert!(job.low_json.contains(CANARY), "started work continues");
-        hand_in(&life, &jid, &format!("password: {CANARY}"))
+        hand_in(&life, &job_id, &format!("password: {CANARY}"))
             .await
             .unwrap();
-        let stored = stored(&life, &jid).await;
+        let stored = stored(&life, &job_id).await;
         assert!(
             stored.contains("(secret)") && !stored.contains(CANARY),
             "{stored}"
@@ -234,9 +234,9 @@ fn job_ids_that_no_job_has_cost_nothing() {
     life.runtime.block_on(async {
         let here = IpAddr::from([10, 10, 1, 12]);
         let (_connection, _messages) = life.app.connections.join(&minion("worker-1"), here);
-        let jid = secret_job(&life).await;
+        let job_id = secret_job(&life).await;
         let mut running: Vec<String> = (0..100_000).map(|n| format!("2027{n:016}")).collect();
-        running.push(jid.to_string());
+        running.push(job_id.to_string());
         let hello = v1::MinionHello {
             running_jobs: running,
             ..hello("10.10.1.12")
@@ -250,7 +250,7 @@ fn job_ids_that_no_job_has_cost_nothing() {
         assert!(began.elapsed() < std::time::Duration::from_secs(60));
         let row = life
             .store
-            .row(&jid, &minion("worker-1"))
+            .row(&job_id, &minion("worker-1"))
             .await
             .unwrap()
             .unwrap();

@@ -49,11 +49,11 @@ fn all_hosts_of_a_job_get_the_same_version_of_own_states() {
         for job in jobs {
             let mut versions = Vec::new();
             for host in ["bootstrap-1", "worker-1"] {
-                let row = life.store.row(&job.jid, &minion(host)).await.unwrap();
+                let row = life.store.row(&job.job_id, &minion(host)).await.unwrap();
                 let low: Value = serde_json::from_str(&row.unwrap().low_json.unwrap()).unwrap();
                 versions.push(low["chunks"][0]["name"].clone());
             }
-            assert_eq!(versions[0], versions[1], "{}", job.jid);
+            assert_eq!(versions[0], versions[1], "{}", job.job_id);
         }
     });
 }

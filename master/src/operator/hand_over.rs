@@ -335,7 +335,7 @@ async fn running(app: &App) -> Result<Vec<String>, Refusal> {
         .map(|run| format!("the orchestration {} ({})", run.sls, run.id))
         .collect();
     let jobs = app.store.open_jobs().await?.into_iter();
-    found.extend(jobs.map(|job| format!("the job {} ({})", job.jid, job.function)));
+    found.extend(jobs.map(|job| format!("the job {} ({})", job.job_id, job.function)));
     Ok(found)
 }
 

@@ -98,7 +98,7 @@ pub async fn job(app: &App, id: &JobId) -> Result<JobOrRun, Refusal> {
 
 fn without_returns(job: &halite_store::Job) -> Job {
     Job {
-        job: job.jid.clone(),
+        job: job.job_id.clone(),
         function: job.function.clone(),
         args: Some(parsed(&job.args_json)),
         test: job.test,

@@ -115,16 +115,16 @@ pub(super) async fn run(
     let hosts: Vec<MinionId> = outdated.iter().map(|one| one.host.clone()).collect();
     if new.test {
         let events = jobs.app().events.subscribe();
-        let jid = jobs.create(new).await?;
+        let job_id = jobs.create(new).await?;
         let then = "it would be updated first, and the new one would apply these states";
-        let first = stream::iter([Ok(report(jobs, &jid, &hosts, DIFFERS, then))]);
+        let first = stream::iter([Ok(report(jobs, &job_id, &hosts, DIFFERS, then))]);
         return Ok(Box::pin(
-            first.chain(silent_hosts::follow(jobs, jid, events)),
+            first.chain(silent_hosts::follow(jobs, job_id, events)),
         ));
     }
-    if let Some(jid) = made_before(jobs, &new).await? {
+    if let Some(job_id) = made_before(jobs, &new).await? {
         let events = jobs.app().events.subscribe();
-        return Ok(silent_hosts::follow(jobs, jid, events));
+        return Ok(silent_hosts::follow(jobs, job_id, events));
     }
     jobs.check(&new).await?;
     let (watcher, events) = mpsc::channel(QUEUE);
@@ -153,14 +153,14 @@ async fn made_before(jobs: &Jobs, new: &NewJob) -> Result<Option<JobId>, Refusal
     let made = newest
         .into_iter()
         .find(|job| job.request_id == new.request_id);
-    Ok(made.map(|job| job.jid))
+    Ok(made.map(|job| job.job_id))
 }
 
 /// The report on hosts: the reason and its consequence.
-fn report(jobs: &Jobs, jid: &JobId, hosts: &[MinionId], because: &str, then: &str) -> v1::Event {
-    tracing::info!(job = %jid, ?hosts, because, then, "minions ahead of a highstate");
+fn report(jobs: &Jobs, job_id: &JobId, hosts: &[MinionId], because: &str, then: &str) -> v1::Event {
+    tracing::info!(job = %job_id, ?hosts, because, then, "minions ahead of a highstate");
     let update = EventData::MinionUpdate(MinionUpdate {
-        job: jid.clone(),
+        job: job_id.clone(),
         hosts: hosts.to_vec(),
         because: because.to_owned(),
         then: then.to_owned(),
@@ -174,9 +174,9 @@ fn event(jobs: &Jobs, data: &EventData) -> v1::Event {
 }
 
 /// The wait for these hosts, in the form of a waiting step.
-fn waiting_for(jid: &JobId, hosts: &str, since: Duration) -> StepWait {
+fn waiting_for(job_id: &JobId, hosts: &str, since: Duration) -> StepWait {
     StepWait {
-        job: Some(jid.clone()),
+        job: Some(job_id.clone()),
         step: hosts.to_owned(),
         until: "the new minion has connected".to_owned(),
         because: "the minion restarts with the program of the bundle".to_owned(),
@@ -211,8 +211,8 @@ impl Update {
             return Ok(());
         }
         let events = self.jobs.app().events.subscribe();
-        let jid = self.jobs.create(new).await?;
-        let events = silent_hosts::follow(&self.jobs, jid, events);
+        let job_id = self.jobs.create(new).await?;
+        let events = silent_hosts::follow(&self.jobs, job_id, events);
         let last = self.pass_on(events).await?;
         self.send(last).await;
         Ok(())
@@ -254,7 +254,8 @@ impl Update {
     /// Reports on hosts before there is a job.
     async fn ahead(&self, outdated: &[Outdated], because: &str, then: &str) {
         let hosts: Vec<MinionId> = outdated.iter().map(|one| one.host.clone()).collect();
-        self.say(&self.jobs.next_jid(), &hosts, because, then).await;
+        self.say(&self.jobs.next_job_id(), &hosts, because, then)
+            .await;
     }
 
     /// Updates these minions; returns `false` if an operator has cancelled the update.
@@ -293,12 +294,12 @@ impl Update {
             ..NewJob::default()
         };
         let events = self.jobs.app().events.subscribe();
-        let jid = self.jobs.create(new).await?;
+        let job_id = self.jobs.create(new).await?;
         let then = "it is updated first; the other states follow after it has reconnected";
-        self.say(&jid, &hosts, DIFFERS, then).await;
-        let events = silent_hosts::follow(&self.jobs, jid.clone(), events);
+        self.say(&job_id, &hosts, DIFFERS, then).await;
+        let events = silent_hosts::follow(&self.jobs, job_id.clone(), events);
         let last = self.pass_on(events).await?;
-        let (_, rows) = self.jobs.wait(&jid).await?;
+        let (_, rows) = self.jobs.wait(&job_id).await?;
         if rows.iter().any(was_cancelled) {
             self.send(last).await;
             return Ok(false);
@@ -306,22 +307,22 @@ impl Update {
         let (good, bad): (Vec<JobRow>, Vec<JobRow>) = rows.into_iter().partition(succeeded);
         for row in &bad {
             let why = format!("the minion cannot be updated: {}", failure(row));
-            self.goes_on(&jid, &row.minion, &why).await;
+            self.goes_on(&job_id, &row.minion, &why).await;
         }
         // The job of a repeated request may have more hosts than are connected now.
         old.retain(|host, _| good.iter().any(|row| row.minion == *host && restarts(row)));
-        self.restarted(&jid, old).await?;
+        self.restarted(&job_id, old).await?;
         Ok(true)
     }
 
     /// Waits until these minions have connected with the new program, or with the previous one.
     async fn restarted(
         &self,
-        jid: &JobId,
+        job_id: &JobId,
         mut waiting: BTreeMap<MinionId, Outdated>,
     ) -> Result<(), Refusal> {
         let app = self.jobs.app();
-        let job = app.store.job(jid).await?;
+        let job = app.store.job(job_id).await?;
         let created = job.map_or(0, |job| job.created);
         let (start, due) = (Instant::now(), NextReport::default());
         let mut joins = app.connections.joins();
@@ -341,7 +342,7 @@ impl Update {
                         "the update of the minion was rolled back, because it did not reach the master within {} s",
                         reverted.seconds
                     );
-                    self.goes_on(jid, &one.host, &why).await;
+                    self.goes_on(job_id, &one.host, &why).await;
                 }
                 if back.is_some() || runs(&grains, &one.wanted) {
                     waiting.remove(&one.host);
@@ -357,13 +358,13 @@ impl Update {
                     LIMIT.as_secs()
                 );
                 for host in waiting.keys() {
-                    self.goes_on(jid, host, &why).await;
+                    self.goes_on(job_id, host, &why).await;
                 }
                 return Ok(());
             }
             if due.take(since) {
                 let names = waiting.keys().cloned().collect::<Vec<_>>().join(", ");
-                let wait = EventData::Wait(waiting_for(jid, &names, since));
+                let wait = EventData::Wait(waiting_for(job_id, &names, since));
                 self.send(Some(event(&self.jobs, &wait))).await;
             }
             tokio::select! {
@@ -374,14 +375,14 @@ impl Update {
     }
 
     /// Reports that a host gets its highstate from its present minion.
-    async fn goes_on(&self, jid: &JobId, host: &MinionId, because: &str) {
+    async fn goes_on(&self, job_id: &JobId, host: &MinionId, because: &str) {
         let then = "the previous minion applies the states";
-        self.say(jid, std::slice::from_ref(host), because, then)
+        self.say(job_id, std::slice::from_ref(host), because, then)
             .await;
     }
 
-    async fn say(&self, jid: &JobId, hosts: &[MinionId], because: &str, then: &str) {
-        let report = report(&self.jobs, jid, hosts, because, then);
+    async fn say(&self, job_id: &JobId, hosts: &[MinionId], because: &str, then: &str) {
+        let report = report(&self.jobs, job_id, hosts, because, then);
         self.send(Some(report)).await;
     }
 

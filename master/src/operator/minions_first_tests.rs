@@ -399,8 +399,11 @@ fn a_cancelled_update_is_followed_by_nothing() {
         let Some(v1::master_message::Body::Job(job)) = sent.body else {
             panic!("no job: {sent:?}");
         };
-        let jid: JobId = job.job.parse().unwrap();
-        life.backend.cancel_job(&jid, "alice", false).await.unwrap();
+        let job_id: JobId = job.job.parse().unwrap();
+        life.backend
+            .cancel_job(&job_id, "alice", false)
+            .await
+            .unwrap();
         let answer = v1::JobReturn {
             job: job.job,
             retcode: 2,

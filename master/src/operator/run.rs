@@ -84,7 +84,7 @@ pub async fn run(
         direction: Direction::default(),
         timeout: request.timeout_seconds,
         request_id: Some(request.request_id).filter(|id| !id.is_empty()),
-        jid: None,
+        job_id: None,
         is_shipped_step: false,
     };
     if function.name == "state.highstate" {
@@ -94,8 +94,8 @@ pub async fn run(
         }
     }
     let bus = app.events.subscribe();
-    let jid = jobs.create(new).await?;
-    Ok(silent_hosts::follow(jobs, jid, bus))
+    let job_id = jobs.create(new).await?;
+    Ok(silent_hosts::follow(jobs, job_id, bus))
 }
 
 /// The groups without the target `master`, which has no certificates in its states.

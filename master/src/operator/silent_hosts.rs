@@ -36,14 +36,14 @@ const ID: usize = 80;
 
 /// The events of a job, and a `wait` event whenever a pending host has reported nothing for a
 /// while. `bus` as in [`Jobs::follow`].
-pub(super) fn follow(jobs: &Arc<Jobs>, jid: JobId, bus: Receiver<Event>) -> EventStream {
+pub(super) fn follow(jobs: &Arc<Jobs>, job_id: JobId, bus: Receiver<Event>) -> EventStream {
     let mut ticks = tokio::time::interval_at(Instant::now() + TICK, TICK);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let watch = Watch {
-        events: jobs.follow(jid.clone(), bus),
+        events: jobs.follow(job_id.clone(), bus),
         silences: Silences::since(jobs.app().clock.steady()),
         jobs: Arc::clone(jobs),
-        jid,
+        job_id,
         ticks,
         reports: VecDeque::new(),
         usual: BTreeMap::new(),
@@ -56,7 +56,7 @@ pub(super) fn follow(jobs: &Arc<Jobs>, jid: JobId, bus: Receiver<Event>) -> Even
 
 struct Watch {
     jobs: Arc<Jobs>,
-    jid: JobId,
+    job_id: JobId,
     events: EventStream,
     ticks: Interval,
     silences: Silences,
@@ -83,7 +83,7 @@ impl Watch {
             }
             if let Err(refusal) = self.look().await {
                 // The job continues, and its events are passed on.
-                tracing::debug!(job = %self.jid, error = %refusal.message, "silent hosts are not reported");
+                tracing::debug!(job = %self.job_id, error = %refusal.message, "silent hosts are not reported");
             }
         }
     }
@@ -91,12 +91,12 @@ impl Watch {
     /// Makes the reports on the hosts that are silent now; hosts with the same reason share one.
     async fn look(&mut self) -> Result<(), Refusal> {
         let now = self.jobs.app().clock.steady();
-        let waited_for = self.jobs.waited_for(&self.jid);
+        let waited_for = self.jobs.waited_for(&self.job_id);
         let due = self.silences.due(&waited_for, now);
         if due.is_empty() {
             return Ok(());
         }
-        let Some(job) = self.jobs.app().store.job(&self.jid).await? else {
+        let Some(job) = self.jobs.app().store.job(&self.job_id).await? else {
             return Ok(());
         };
         let waited_for: BTreeMap<MinionId, Steady> = waited_for.into_iter().collect();
@@ -107,7 +107,7 @@ impl Watch {
         let (away, present): (Vec<MinionId>, Vec<MinionId>) = due.into_iter().partition(is_away);
         if !away.is_empty() {
             let names: Vec<&MinionId> = away.iter().collect();
-            let stall = stall(&self.jid, &as_made(&job, &[]), &names, Watched::Job);
+            let stall = stall(&self.job_id, &as_made(&job, &[]), &names, Watched::Job);
             groups.push((stall, away));
         }
         // All hosts with one read, which does not contain their low states.
@@ -148,24 +148,24 @@ impl Watch {
         host: &MinionId,
         parts: &[OpenPart],
     ) -> Result<Option<Stall>, Refusal> {
-        let Some(own) = parts.iter().find(|part| part.jid == self.jid) else {
+        let Some(own) = parts.iter().find(|part| part.job_id == self.job_id) else {
             return Ok(None);
         };
         // A host whose turn has not come yet, as in a highstate host by host, holds up nothing.
         let runs = |part: &&OpenPart| {
-            part.has_low_state && part.jid != self.jid && part.state != RowState::Queued
+            part.has_low_state && part.job_id != self.job_id && part.state != RowState::Queued
         };
         if own.state == RowState::Queued && own.has_low_state {
             // If no other job runs there, this one is about to be sent.
             let first = parts.iter().find(runs);
-            return Ok(first.map(|first| queued(&self.jid, &first.jid)));
+            return Ok(first.map(|first| queued(&self.job_id, &first.job_id)));
         }
         let next = self.silences.next_state(host);
         // Only a host that has reported a state needs the list of its states.
         let Some(next) = next.filter(|_| own.has_low_state) else {
             return Ok(Some(working(job, None)));
         };
-        let row = self.jobs.app().store.row(&self.jid, host).await?;
+        let row = self.jobs.app().store.row(&self.job_id, host).await?;
         let low = row.and_then(|row| serde_json::from_str::<LowState>(&row.low_json?).ok());
         let chunks = low.map(|low| low.chunks).unwrap_or_default();
         Ok(Some(working(job, Some((next, &chunks)))))
@@ -182,7 +182,7 @@ impl Watch {
         let mut times = Vec::new();
         for before in store.jobs(JOBS).await? {
             if is_alike(&before, job) && before.minions.contains(host) {
-                let rows = store.returns(&before.jid, &of).await?;
+                let rows = store.returns(&before.job_id, &of).await?;
                 times.extend(rows.iter().filter_map(time));
             }
             if times.len() >= ENOUGH {
@@ -198,7 +198,7 @@ impl Watch {
 
 /// Returns whether another job does the same.
 fn is_alike(other: &Job, job: &Job) -> bool {
-    other.jid != job.jid
+    other.job_id != job.job_id
         && other.function == job.function
         && other.args_json == job.args_json
         && other.test == job.test
@@ -221,11 +221,11 @@ fn as_made(job: &Job, sls: &[&str]) -> NewJob {
 }
 
 /// The reason for a host on which another job applies states.
-fn queued(jid: &JobId, first: &JobId) -> Stall {
+fn queued(job_id: &JobId, first: &JobId) -> Stall {
     Stall {
         because: format!("the job {first} comes first there, and one job at a time applies states"),
         remedy: format!(
-            "`ctl job show {first}` shows its parts, `ctl job cancel {first}` ends it; `ctl job cancel {jid}` ends this job"
+            "`ctl job show {first}` shows its parts, `ctl job cancel {first}` ends it; `ctl job cancel {job_id}` ends this job"
         ),
     }
 }
@@ -235,10 +235,10 @@ fn queued(jid: &JobId, first: &JobId) -> Stall {
 fn working(job: &Job, at: Option<(usize, &[Chunk])>) -> Stall {
     let chunk = at.and_then(|(next, chunks)| Some((next, chunks.get(next)?, chunks.len())));
     let Some((index, chunk, number)) = chunk else {
-        return stall(&job.jid, &as_made(job, &[]), &[], Watched::Job);
+        return stall(&job.job_id, &as_made(job, &[]), &[], Watched::Job);
     };
     let mut stall = stall(
-        &job.jid,
+        &job.job_id,
         &as_made(job, &[chunk.sls.as_str()]),
         &[],
         Watched::Job,
@@ -274,7 +274,7 @@ fn waiting(
     let names = some_of(&hosts);
     let seconds = |time: Millis| u64::try_from(time / 1000).unwrap_or_default();
     StepWait {
-        job: Some(job.jid.clone()),
+        job: Some(job.job_id.clone()),
         hosts,
         until: format!("{names} has returned"),
         step: names,

@@ -155,9 +155,9 @@ fn a_host_that_hangs_in_a_state_is_reported_with_it_its_usual_time_and_a_verb() 
         assert_eq!(report(&mut events).await, None);
 
         let mut events = highstate(&life).await;
-        let jid = hand.start().await;
+        let job_id = hand.start().await;
         let progress = v1::JobProgress {
-            job: jid.clone(),
+            job: job_id.clone(),
             index: 0,
             total: 2,
             state_json: "{}".into(),
@@ -172,14 +172,14 @@ fn a_host_that_hangs_in_a_state_is_reported_with_it_its_usual_time_and_a_verb() 
         assert_eq!(said["step"], HOST);
         assert_eq!(said["until"], "worker-1 has returned");
         let because = format!(
-            "the job {jid} (state.highstate) runs there; it is at state 2 of 2, or soon after: issue (file.managed, host)"
+            "the job {job_id} (state.highstate) runs there; it is at state 2 of 2, or soon after: issue (file.managed, host)"
         );
         assert_eq!(said["because"], because);
         let numbers = ["seconds", "usual", "limit"].map(|key| said[key].as_u64());
         assert_eq!(numbers, [Some(10), Some(7), Some(3600)], "{said}");
         let remedy = said["remedy"].as_str().unwrap();
-        assert!(remedy.contains(&format!("`ctl job show {jid}`")), "{said}");
-        let cancel = format!("`ctl job cancel {jid}` ends the job");
+        assert!(remedy.contains(&format!("`ctl job show {job_id}`")), "{said}");
+        let cancel = format!("`ctl job cancel {job_id}` ends the job");
         assert!(remedy.ends_with(&cancel), "{said}");
 
         // It loses its connection: the next report has another reason.

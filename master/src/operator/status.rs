@@ -347,7 +347,7 @@ async fn last_highstates(app: &App) -> Result<BTreeMap<MinionId, LastHighstate>,
         if job.test || job.function != "state.highstate" || job.minions.iter().all(known) {
             continue;
         }
-        for row in app.store.parts(&job.jid).await? {
+        for row in app.store.parts(&job.job_id).await? {
             let result = match (row.state, row.retcode) {
                 (RowState::Returned, Some(0)) => HighstateResult::Succeeded,
                 (RowState::Returned, Some(2)) => HighstateResult::Interrupted,
@@ -356,7 +356,7 @@ async fn last_highstates(app: &App) -> Result<BTreeMap<MinionId, LastHighstate>,
                 _ => HighstateResult::Running,
             };
             last.entry(row.minion).or_insert_with(|| LastHighstate {
-                job: job.jid.clone(),
+                job: job.job_id.clone(),
                 result,
                 ended: row.ended.map(Time::from_millis),
                 error: Some(row.error).filter(|error| !error.is_empty()),

@@ -219,15 +219,15 @@ impl Parts {
         let left_out = texts("leftOut");
         let jobs: Vec<JobId> = texts("jobs")
             .iter()
-            .filter_map(|jid| jid.parse().ok())
+            .filter_map(|job_id| job_id.parse().ok())
             .collect();
         let mut parts = Self {
             begun: BTreeSet::new(),
             done: BTreeSet::new(),
             has_left_out: !left_out.is_empty(),
         };
-        for jid in &jobs {
-            for part in app.store.parts(jid).await? {
+        for job_id in &jobs {
+            for part in app.store.parts(job_id).await? {
                 let minion = part.minion.to_string();
                 if wanted.is_whole && part.retcode == Some(0) {
                     parts.done.insert(minion.clone());

@@ -230,8 +230,10 @@ impl Operator for Services {
         );
         let backend = Arc::clone(&self.backend);
         self.audited(call, async move {
-            let jid = request.job.parse()?;
-            let answer = backend.cancel_job(&jid, &operator, request.force).await?;
+            let job_id = request.job.parse()?;
+            let answer = backend
+                .cancel_job(&job_id, &operator, request.force)
+                .await?;
             Ok(document(&answer))
         })
         .await

@@ -8,7 +8,7 @@ use halite_core::clock::{Clock as _, ManualClock};
 use halite_core::names::minion;
 use halite_etcd::fake::{Database, FakeCluster, QUOTA};
 use halite_fleet::jobs::NewJob;
-use halite_fleet::jobs::jid::Jids;
+use halite_fleet::jobs::job_id::JobIds;
 use halite_proto::ids::JobId;
 use halite_proto::v1;
 use halite_states::shipped::DEFRAG_ETCD;
@@ -49,9 +49,9 @@ fn database(size: u64, free: u64) -> Database {
 }
 
 /// A job that has ended.
-fn ended(jid: JobId, at: Millis) -> Job {
+fn ended(job_id: JobId, at: Millis) -> Job {
     Job {
-        jid,
+        job_id,
         function: "test.ping".to_owned(),
         args_json: "{}".to_owned(),
         test: false,
@@ -113,12 +113,12 @@ impl World {
     /// Runs and jobs of operators that were made an hour ago and have ended.
     fn records(&self, runs: usize, jobs: usize) {
         let (store, then) = (&self.life.store, self.clock.now() - HOUR);
-        let jids = Jids::after(None);
+        let job_ids = JobIds::after(None);
         self.life.runtime.block_on(async {
             let own = store.runs(1).await.unwrap().remove(0);
             for _ in 0..runs {
                 let run = Run {
-                    id: jids.next(then),
+                    id: job_ids.next(then),
                     sls: "halite.orchestrate.cordon_node".to_owned(),
                     operator: "root".to_owned(),
                     request_id: None,
@@ -130,7 +130,7 @@ impl World {
             }
             for _ in 0..jobs {
                 store
-                    .create_job(&ended(jids.next(then), then), &[])
+                    .create_job(&ended(job_ids.next(then), then), &[])
                     .await
                     .unwrap();
             }
@@ -252,13 +252,13 @@ fn a_time_at_which_the_master_was_off_is_made_up_for() {
         ..NewJob::default()
     };
     world.life.accept("worker-1");
-    let jid = world
+    let job_id = world
         .life
         .runtime
         .block_on(world.life.backend.jobs().create(job));
-    let jid = jid.unwrap();
+    let job_id = job_id.unwrap();
     assert_eq!(world.step(), LOOK, "other work ends first");
-    let cancelled = world.life.backend.jobs().cancel(&jid, "root", false);
+    let cancelled = world.life.backend.jobs().cancel(&job_id, "root", false);
     world.life.runtime.block_on(cancelled).unwrap();
     // A member is away: the trial fails, and is reported.
     assert_eq!(world.step(), 0);

@@ -64,7 +64,7 @@ pub(super) async fn last(
         if asked.is_empty() {
             continue;
         }
-        for row in app.store.returns(&job.jid, &asked).await? {
+        for row in app.store.returns(&job.job_id, &asked).await? {
             let why = (!succeeded(&row)).then(|| failure(&row));
             let tried = Tried {
                 ended: row.ended.or(job.finished).unwrap_or(job.created),
@@ -78,18 +78,18 @@ pub(super) async fn last(
 }
 
 /// Records in the audit log that a trial starts.
-pub(super) async fn begins(app: &App, jid: &JobId, hosts: &[MinionId]) -> Result<(), Refusal> {
-    append(app, what(jid, hosts), BEGINS.to_owned()).await
+pub(super) async fn begins(app: &App, job_id: &JobId, hosts: &[MinionId]) -> Result<(), Refusal> {
+    append(app, what(job_id, hosts), BEGINS.to_owned()).await
 }
 
 /// Records in the audit log that a trial could not start.
 pub(super) async fn refused(
     app: &App,
-    jid: &JobId,
+    job_id: &JobId,
     hosts: &[MinionId],
     why: &str,
 ) -> Result<(), Refusal> {
-    append(app, what(jid, hosts), format!("refused: {why}")).await
+    append(app, what(job_id, hosts), format!("refused: {why}")).await
 }
 
 /// Records the outcome of trials in the audit log, each once.
@@ -99,12 +99,12 @@ pub(super) async fn note_outcomes(app: &App, trials: &[Job]) -> Result<(), Refus
     }
     let lines = lines(app).await?;
     for job in trials.iter().rev() {
-        let what = what(&job.jid, &job.minions);
+        let what = what(&job.job_id, &job.minions);
         let is_outcome = |line: &Audit| line.what == what && line.outcome != BEGINS;
         if lines.iter().any(is_outcome) {
             continue;
         }
-        let rows = app.store.returns(&job.jid, &job.minions).await?;
+        let rows = app.store.returns(&job.job_id, &job.minions).await?;
         let bad: Vec<String> = rows
             .iter()
             .filter(|row| !succeeded(row))
@@ -138,8 +138,8 @@ pub(super) async fn room_ends(app: &App, outcome: String) -> Result<(), Refusal>
     append(app, ROOM.to_owned(), outcome).await
 }
 
-fn what(jid: &JobId, hosts: &[MinionId]) -> String {
-    format!("certificates of {}, job {jid}", hosts.join(", "))
+fn what(job_id: &JobId, hosts: &[MinionId]) -> String {
+    format!("certificates of {}, job {job_id}", hosts.join(", "))
 }
 
 /// Appends a line to the audit log, and to the log.
@@ -156,14 +156,14 @@ pub(super) async fn append(app: &App, what: String, outcome: String) -> Result<(
 }
 
 /// The job that makes a trial.
-pub(super) fn job(jid: JobId, hosts: Vec<MinionId>, order: Vec<Vec<MinionId>>) -> NewJob {
+pub(super) fn job(job_id: JobId, hosts: Vec<MinionId>, order: Vec<Vec<MinionId>>) -> NewJob {
     NewJob {
         function: RENEW.to_owned(),
         operator: OPERATOR.to_owned(),
         target: hosts.join(","),
         minions: hosts,
         order,
-        jid: Some(jid),
+        job_id: Some(job_id),
         ..NewJob::default()
     }
 }

@@ -126,17 +126,17 @@ impl Upkeep {
             app.upkeep.put(look.seen(Some(next), |_| waits(&what)));
             return Ok(Next::LookAt(next));
         }
-        let jid = self.jobs.next_jid();
+        let job_id = self.jobs.next_job_id();
         app.upkeep.put(
             look.seen(None, |host| match trial.hosts.contains(&host.host) {
-                true => Renewal::Runs(jid.clone()),
+                true => Renewal::Runs(job_id.clone()),
                 false => waits(&format!(
-                    "job {jid} renews the certificates of other hosts first"
+                    "job {job_id} renews the certificates of other hosts first"
                 )),
             }),
         );
-        if self.begin(&jid, &trial).await? {
-            self.jobs.wait(&jid).await?;
+        if self.begin(&job_id, &trial).await? {
+            self.jobs.wait(&job_id).await?;
         }
         Ok(Next::Look)
     }
@@ -182,10 +182,10 @@ impl Upkeep {
     }
 
     /// Makes the job of a trial; returns `false`, and records a failed trial, if it cannot be made.
-    async fn begin(&self, jid: &JobId, trial: &RenewalBatch) -> Result<bool, Refusal> {
+    async fn begin(&self, job_id: &JobId, trial: &RenewalBatch) -> Result<bool, Refusal> {
         let app = self.jobs.app();
-        history::begins(app, jid, &trial.hosts).await?;
-        let new = history::job(jid.clone(), trial.hosts.clone(), trial.order.clone());
+        history::begins(app, job_id, &trial.hosts).await?;
+        let new = history::job(job_id.clone(), trial.hosts.clone(), trial.order.clone());
         let Err(refusal) = self.jobs.create(new).await else {
             return Ok(true);
         };
@@ -200,7 +200,7 @@ impl Upkeep {
             let mut refused = self.refused.lock().unwrap_or_else(PoisonError::into_inner);
             refused.extend(trial.hosts.iter().map(|host| (host.clone(), last.clone())));
         }
-        history::refused(app, jid, &trial.hosts, &refusal.message).await?;
+        history::refused(app, job_id, &trial.hosts, &refusal.message).await?;
         Ok(false)
     }
 }
@@ -217,7 +217,7 @@ async fn busy(jobs: &Jobs) -> Result<Option<String>, Refusal> {
         Function::find(function).is_ok_and(|function| function.place == FunctionSite::States)
     };
     let open = jobs.iter().find(|job| applies(&job.function));
-    Ok(open.map(|job| format!("job {} ({}) has not ended", job.jid, job.function)))
+    Ok(open.map(|job| format!("job {} ({}) has not ended", job.job_id, job.function)))
 }
 
 /// The findings of a check.

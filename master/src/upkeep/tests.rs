@@ -252,14 +252,14 @@ fn other_work_ends_first() {
         minions: names(&["worker-1"]),
         ..NewJob::default()
     };
-    let jid = world
+    let job_id = world
         .life
         .runtime
         .block_on(world.life.backend.jobs().create(job));
-    let jid = jid.unwrap();
+    let job_id = job_id.unwrap();
     assert_eq!(world.step(), Next::LookAt(NOW + BUSY));
     let found = world.findings();
-    let wanted = format!("their renewal waits: job {jid} (state.highstate) has not ended");
+    let wanted = format!("their renewal waits: job {job_id} (state.highstate) has not ended");
     assert!(found[0].ends_with(&wanted), "{found:?}");
     assert!(world.trials().is_empty() && world.outcomes().is_empty());
     world.life.kill();
@@ -293,11 +293,11 @@ fn a_master_that_is_killed_goes_on_with_what_it_began() {
         hosts: names(&["worker-1"]),
         order: Vec::new(),
     };
-    let jid = before.life.backend.jobs().next_jid();
+    let job_id = before.life.backend.jobs().next_job_id();
     let begun = before
         .life
         .runtime
-        .block_on(before.upkeep.begin(&jid, &trial));
+        .block_on(before.upkeep.begin(&job_id, &trial));
     assert!(begun.unwrap());
     assert_eq!(before.step(), Next::LookAt(NOW + SOON), "the host is away");
     drop(before.upkeep);
@@ -308,7 +308,7 @@ fn a_master_that_is_killed_goes_on_with_what_it_began() {
     let worker = Host::new("worker-1", CLIENT, YEAR / 5);
     world.life.connect(&first.minion);
     world.life.connect(&worker.minion);
-    let ended = world.life.backend.jobs().wait(&jid);
+    let ended = world.life.backend.jobs().wait(&job_id);
     world.life.runtime.block_on(ended).unwrap();
     assert_eq!(world.step(), Next::LookAt(NOW + LOOK));
     assert_eq!(world.step(), Next::LookAt(NOW + LOOK));
@@ -328,9 +328,9 @@ fn a_trial_of_which_only_the_beginning_was_recorded_is_made() {
         .life
         .connect(&Host::new("bootstrap-1", SERVER, YEAR).minion);
     world.life.connect(&worker.minion);
-    let jid = world.life.backend.jobs().next_jid();
+    let job_id = world.life.backend.jobs().next_job_id();
     let hosts = names(&["worker-1"]);
-    let line = history::begins(&world.life.app, &jid, &hosts);
+    let line = history::begins(&world.life.app, &job_id, &hosts);
     world.life.runtime.block_on(line).unwrap();
     assert_eq!(world.step(), Next::Look);
     world.step();

@@ -25,7 +25,7 @@ pub struct StoredPart {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct OpenPart {
     /// The job.
-    pub jid: JobId,
+    pub job_id: JobId,
     /// The minion.
     pub minion: MinionId,
     /// Its state: queued, sent or started.

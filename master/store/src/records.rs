@@ -234,7 +234,7 @@ pub struct SteadyDeadline {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Job {
     /// The job's id, which grows with time.
-    pub jid: JobId,
+    pub job_id: JobId,
     /// `state.apply`, `test.ping`, …
     pub function: String,
     /// Its arguments, JSON.
@@ -275,7 +275,7 @@ pub struct MinionBundle {
     /// The bundle's version.
     pub bundle: String,
     /// The last job for the minion that was made from the bundle, except test runs.
-    pub jid: JobId,
+    pub job_id: JobId,
     /// The last highstate from the bundle that succeeded on the minion.
     pub highstate: Option<JobId>,
 }
@@ -284,7 +284,7 @@ pub struct MinionBundle {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct JobRow {
     /// The job.
-    pub jid: JobId,
+    pub job_id: JobId,
     /// The minion.
     pub minion: MinionId,
     /// The low state for this minion with placeholders for secrets; `None` for plain functions.
@@ -310,9 +310,9 @@ pub struct JobRow {
 impl JobRow {
     /// Creates a row that is not sent yet.
     #[must_use]
-    pub fn queued(jid: &JobId, minion: &MinionId, low_json: Option<String>) -> Self {
+    pub fn queued(job_id: &JobId, minion: &MinionId, low_json: Option<String>) -> Self {
         Self {
-            jid: jid.clone(),
+            job_id: job_id.clone(),
             minion: minion.clone(),
             low_json,
             state: RowState::Queued,
@@ -395,7 +395,7 @@ pub struct Step {
 pub struct Event {
     /// Sequence number, assigned by the store.
     pub seq: i64,
-    /// `halite/job/JID/new`, `halite/job/JID/ret/MINION`, `halite/run/ID/step`, `halite/key/ID`, …
+    /// `halite/job/JOB/new`, `halite/job/JOB/ret/MINION`, `halite/run/ID/step`, `halite/key/ID`, …
     pub tag: String,
     /// Time of the event.
     pub time: Millis,

@@ -20,7 +20,7 @@ pub(crate) fn minion(text: &str) -> MinionId {
 }
 
 /// Creates a job id, for short tests.
-pub(super) fn jid(number: u64) -> JobId {
+pub(super) fn job_id(number: u64) -> JobId {
     JobId::from_number(number)
 }
 
@@ -55,7 +55,7 @@ pub(super) fn token(id: &str, uses_left: u32) -> Token {
 
 pub(super) fn job(number: u64, request_id: Option<&str>) -> Job {
     Job {
-        jid: jid(number),
+        job_id: job_id(number),
         function: "state.apply".to_owned(),
         args_json: "{}".to_owned(),
         test: true,
@@ -79,7 +79,7 @@ pub(super) fn job(number: u64, request_id: Option<&str>) -> Job {
 
 pub(super) fn run(number: u64, request_id: Option<&str>) -> Run {
     Run {
-        id: jid(number),
+        id: job_id(number),
         sls: "halite.orchestrate.bootstrap".to_owned(),
         pillar_json: "{}".to_owned(),
         test: false,
@@ -97,7 +97,7 @@ pub(super) fn run(number: u64, request_id: Option<&str>) -> Run {
 
 pub(super) fn step(run: u64, index: u32) -> Step {
     Step {
-        run: jid(run),
+        run: job_id(run),
         index,
         name: format!("step {index}"),
         status: StepStatus::Waiting,

@@ -100,10 +100,10 @@ fn chunks() -> Value {
 
 /// Stores the job, before the master starts.
 pub async fn store_job(store: &Store) {
-    let jid: JobId = JOB.parse().unwrap();
+    let job_id: JobId = JOB.parse().unwrap();
     let low = json!({"format": 1, "minion": MINION, "chunks": chunks()});
     let job = Job {
-        jid: jid.clone(),
+        job_id: job_id.clone(),
         function: "state.highstate".to_owned(),
         args_json: "{}".to_owned(),
         test: false,
@@ -120,7 +120,7 @@ pub async fn store_job(store: &Store) {
         finished: None,
         bundle: None,
     };
-    let row = JobRow::queued(&jid, &minion_id(), Some(low.to_string()));
+    let row = JobRow::queued(&job_id, &minion_id(), Some(low.to_string()));
     store.create_job(&job, &[row]).await.unwrap();
     store.put_blob(&sha256(), FILE, 1).await.unwrap();
 }

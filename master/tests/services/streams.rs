@@ -101,8 +101,8 @@ async fn hello_jobs_and_returns_travel() {
         panic!("not stored")
     };
     assert_eq!(stored.job, JOB);
-    let (jid, minion) = (JOB.parse().unwrap(), minion_id());
-    let row = site.app.store.row(&jid, &minion).await.unwrap().unwrap();
+    let (job_id, minion) = (JOB.parse().unwrap(), minion_id());
+    let row = site.app.store.row(&job_id, &minion).await.unwrap().unwrap();
     assert_eq!(row.state, RowState::Returned);
     let grains = v1::Grains {
         grains_json: "{\"new\":1}".to_owned(),

@@ -31,58 +31,61 @@ impl Jobs {
     /// The job does not exist, has ended and `force` is not given, or the store failed.
     pub async fn cancel(
         self: &Arc<Self>,
-        jid: &JobId,
+        job_id: &JobId,
         operator: &str,
         force: bool,
     ) -> Result<JobCancellation, Refusal> {
         let reason = format!("{CANCELLED} {operator}");
-        let Some(job) = self.app.store.job(jid).await? else {
-            if self.app.store.run(jid).await?.is_some() {
+        let Some(job) = self.app.store.job(job_id).await? else {
+            if self.app.store.run(job_id).await?.is_some() {
                 return Err(Refusal::invalid(format!(
-                    "{jid} is an orchestration, not a job; `ctl orchestrate cancel {jid}` ends it"
+                    "{job_id} is an orchestration, not a job; `ctl orchestrate cancel {job_id}` ends it"
                 )));
             }
             return Err(Refusal::not_found(format!(
-                "there is no job {jid}; `ctl job list` shows the newest jobs"
+                "there is no job {job_id}; `ctl job list` shows the newest jobs"
             )));
         };
-        let pending = self.open_jobs().get(jid).map(|open| open.pending.clone());
+        let pending = self
+            .open_jobs()
+            .get(job_id)
+            .map(|open| open.pending.clone());
         // Without an open part the job has ended, even if that is not recorded yet.
         let Some(pending) = pending.filter(|pending| !pending.is_empty()) else {
             if !force {
                 return Err(Refusal::conflict(format!(
-                    "job {jid} has ended; --force asks its minions nevertheless, in case one is still working on it"
+                    "job {job_id} has ended; --force asks its minions nevertheless, in case one is still working on it"
                 )));
             }
             let mut asked = Vec::new();
             for minion in job.minions.iter().filter(|minion| !minion.is_master()) {
-                if self.send_cancel(jid, minion, &reason, true).await {
+                if self.send_cancel(job_id, minion, &reason, true).await {
                     asked.push(minion.clone());
                 }
             }
             return Ok(JobCancellation {
-                job: jid.clone(),
+                job: job_id.clone(),
                 asked,
                 ended: Vec::new(),
                 runs: Vec::new(),
             });
         };
         let (mut asked, mut ended, mut runs) = (Vec::new(), Vec::new(), Vec::new());
-        let parts = self.app.store.parts(jid).await?;
+        let parts = self.app.store.parts(job_id).await?;
         let open = parts.iter().filter(|part| pending.contains(&part.minion));
         let (mut waiting, mut sent): (Vec<_>, Vec<_>) =
             open.partition(|part| part.state == RowState::Queued);
         // Parts that wait for another part come first: its end must not release them.
         let blocked = |part: &&StoredPart| {
             let open = self.open_jobs();
-            open.get(jid)
+            open.get(job_id)
                 .is_some_and(|job| job.is_blocked(&part.minion))
         };
         waiting.sort_by_key(|part| !blocked(part));
         for part in waiting {
             let text = format!("{reason} before it was sent");
             if self
-                .end_unsent(jid, &part.minion, &text, PartEnd::NotStarted)
+                .end_unsent(job_id, &part.minion, &text, PartEnd::NotStarted)
                 .await?
             {
                 ended.push(part.minion.clone());
@@ -93,18 +96,18 @@ impl Jobs {
         for part in sent {
             if part.minion.is_master() {
                 runs.push(part.minion.clone());
-            } else if self.send_cancel(jid, &part.minion, &reason, force).await {
+            } else if self.send_cancel(job_id, &part.minion, &reason, force).await {
                 asked.push(part.minion.clone());
             } else {
                 let text = format!(
                     "{reason} while the minion was not connected: if it is still working on the job, that ends by itself"
                 );
-                self.lost(jid, &part.minion, &text).await?;
+                self.lost(job_id, &part.minion, &text).await?;
                 ended.push(part.minion.clone());
             }
         }
         Ok(JobCancellation {
-            job: jid.clone(),
+            job: job_id.clone(),
             asked,
             ended,
             runs,
@@ -120,7 +123,7 @@ impl Jobs {
         let store = &self.app.store;
         for part in store.open_parts(std::slice::from_ref(minion)).await? {
             let text = format!("the key of {minion} was deleted or replaced before its return");
-            self.lost(&part.jid, minion, &text).await?;
+            self.lost(&part.job_id, minion, &text).await?;
         }
         Ok(())
     }
@@ -132,7 +135,7 @@ impl Jobs {
     /// The store failed.
     pub(super) async fn end_unsent(
         self: &Arc<Self>,
-        jid: &JobId,
+        job_id: &JobId,
         minion: &MinionId,
         why: &str,
         end: PartEnd,
@@ -140,31 +143,31 @@ impl Jobs {
         {
             let lane = self.lane(minion);
             let session = lane.lock().await;
-            let sent = session.sent.contains(jid) || session.running.contains(jid);
-            let part = self.app.store.part(jid, minion).await?;
+            let sent = session.sent.contains(job_id) || session.running.contains(job_id);
+            let part = self.app.store.part(job_id, minion).await?;
             if sent || part.is_none_or(|part| part.state != RowState::Queued) {
                 return Ok(false);
             }
             let now = self.app.clock.now();
-            if !self.app.store.mark_lost(jid, minion, why, now).await? {
+            if !self.app.store.mark_lost(job_id, minion, why, now).await? {
                 return Ok(false);
             }
         }
-        self.after_loss(jid, minion, why, end).await?;
+        self.after_loss(job_id, minion, why, end).await?;
         Ok(true)
     }
 
     /// Asks a minion to end a job; returns `false` if the minion is not connected.
     pub(super) async fn send_cancel(
         &self,
-        jid: &JobId,
+        job_id: &JobId,
         minion: &MinionId,
         reason: &str,
         force: bool,
     ) -> bool {
         let message = v1::MasterMessage {
             body: Some(Body::Cancel(v1::Cancel {
-                job: jid.to_string(),
+                job: job_id.to_string(),
                 reason: reason.to_owned(),
                 force,
             })),

@@ -59,12 +59,12 @@ impl Session {
 
     /// Forgets a job whose part has ended: a stream is open for months, and carries any number of
     /// jobs.
-    pub fn forget(&mut self, jid: &JobId) {
-        self.running.remove(jid);
-        self.sent.remove(jid);
-        self.cancelled.remove(jid);
+    pub fn forget(&mut self, job_id: &JobId) {
+        self.running.remove(job_id);
+        self.sent.remove(job_id);
+        self.cancelled.remove(job_id);
         if let Some(unstored) = &mut self.unstored {
-            unstored.remove(jid);
+            unstored.remove(job_id);
         }
     }
 
@@ -84,7 +84,7 @@ impl Session {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct OpenRow {
     /// The job.
-    pub jid: JobId,
+    pub job_id: JobId,
     /// `true` for a job that applies states: no other such job may run at the same time.
     pub exclusive: bool,
     /// The state of the row in the store.
@@ -102,8 +102,8 @@ pub fn due(rows: &[OpenRow], session: &Session) -> Vec<JobId> {
         return Vec::new();
     }
     let under_way = |row: &OpenRow| {
-        session.sent.contains(&row.jid)
-            || session.running.contains(&row.jid)
+        session.sent.contains(&row.job_id)
+            || session.running.contains(&row.job_id)
             || row.state == RowState::Started
     };
     let mut busy = rows.iter().any(|row| row.exclusive && under_way(row));
@@ -115,7 +115,7 @@ pub fn due(rows: &[OpenRow], session: &Session) -> Vec<JobId> {
             }
             busy = true;
         }
-        send.push(row.jid.clone());
+        send.push(row.job_id.clone());
     }
     send
 }
@@ -160,15 +160,15 @@ pub fn expired(
             return Some(Expiry::NotConnected);
         }
         if row.stoppable && row.state != RowState::Queued && now < deadline + STOP_GRACE {
-            return (!session.cancelled.contains(&row.jid)).then_some(Expiry::OverTime);
+            return (!session.cancelled.contains(&row.job_id)).then_some(Expiry::OverTime);
         }
         return Some(Expiry::TimedOut);
     }
     if session.connected {
         let forgotten = row.state == RowState::Started
-            && !session.running.contains(&row.jid)
-            && !session.sent.contains(&row.jid)
-            && (session.unstored.as_ref()).is_some_and(|jobs| !jobs.contains(&row.jid));
+            && !session.running.contains(&row.job_id)
+            && !session.sent.contains(&row.job_id)
+            && (session.unstored.as_ref()).is_some_and(|jobs| !jobs.contains(&row.job_id));
         return forgotten.then_some(Expiry::Interrupted);
     }
     let absent = now - session.since.max(queued_since);
@@ -185,9 +185,9 @@ pub fn expired(
 mod tests {
     use super::*;
 
-    fn row(jid: u64, exclusive: bool, state: RowState) -> OpenRow {
+    fn row(job_id: u64, exclusive: bool, state: RowState) -> OpenRow {
         OpenRow {
-            jid: JobId::from_number(jid),
+            job_id: JobId::from_number(job_id),
             exclusive,
             state,
             blocked: false,
@@ -296,7 +296,7 @@ mod tests {
         let mut over = session(&[1]);
         let at = |session: &Session, now| expired_at(&started, session, 0, Some(5000), limits, now);
         assert_eq!(at(&over, 5000), Some(Expiry::OverTime));
-        over.cancelled.insert(started.jid.clone());
+        over.cancelled.insert(started.job_id.clone());
         assert_eq!(at(&over, 5000), None);
         assert_eq!(at(&over, 5000 + STOP_GRACE), Some(Expiry::TimedOut));
         assert_eq!(
@@ -309,7 +309,7 @@ mod tests {
             expired_at(&started, &says, 0, None, limits, i64::MAX / 2),
             None
         );
-        says.unstored = Some(BTreeSet::from([started.jid.clone()]));
+        says.unstored = Some(BTreeSet::from([started.job_id.clone()]));
         assert_eq!(
             expired_at(&started, &says, 0, None, limits, i64::MAX / 2),
             None

@@ -46,8 +46,8 @@ pub struct NewJob {
     pub timeout: u32,
     /// The caller's id of this request.
     pub request_id: Option<String>,
-    /// The id of the job, if the caller must know it beforehand ([`Jobs::next_jid`]).
-    pub jid: Option<JobId>,
+    /// The id of the job, if the caller must know it beforehand ([`Jobs::next_job_id`]).
+    pub job_id: Option<JobId>,
     /// `true` for a step of a shipped orchestration, which may apply the SLS that are reserved for
     /// it.
     pub is_shipped_step: bool,
@@ -56,8 +56,8 @@ pub struct NewJob {
 impl Jobs {
     /// Returns an id for a future job.
     #[must_use]
-    pub fn next_jid(&self) -> JobId {
-        self.jids.next(self.app.clock.now())
+    pub fn next_job_id(&self) -> JobId {
+        self.job_ids.next(self.app.clock.now())
     }
 
     /// Creates a job and sends it; returns its id. For a repeated `request_id` it returns the
@@ -83,8 +83,8 @@ impl Jobs {
         let function = Function::find(&new.function)?;
         self.check_may_act(function.name).await?;
         self.declarations.load().await?.bundle()?;
-        let jid = self.next_jid();
-        self.compiled_rows(new, function, &jid).await.map(drop)
+        let job_id = self.next_job_id();
+        self.compiled_rows(new, function, &job_id).await.map(drop)
     }
 
     async fn create_now(self: &Arc<Self>, new: NewJob) -> Result<JobId, Refusal> {
@@ -100,7 +100,7 @@ impl Jobs {
         if function.changes() && !new.test {
             self.check_may_act(function.name).await?;
         }
-        let jid = new.jid.clone().unwrap_or_else(|| self.next_jid());
+        let job_id = new.job_id.clone().unwrap_or_else(|| self.next_job_id());
         let (rows, bundle) = match function.place {
             FunctionSite::States => {
                 // Report problems once, not for each minion.
@@ -113,7 +113,7 @@ impl Jobs {
                     }
                 };
                 (
-                    self.compiled_rows(&new, function, &jid).await?,
+                    self.compiled_rows(&new, function, &job_id).await?,
                     Some(version),
                 )
             }
@@ -128,7 +128,7 @@ impl Jobs {
                 let rows = new
                     .minions
                     .iter()
-                    .map(|minion| JobRow::queued(&jid, minion, None));
+                    .map(|minion| JobRow::queued(&job_id, minion, None));
                 (rows.collect(), None)
             }
         };
@@ -144,7 +144,7 @@ impl Jobs {
         };
         let time = JobTime::from_now(self.app.clock.as_ref(), seconds);
         let job = Arc::new(Job {
-            jid: jid.clone(),
+            job_id: job_id.clone(),
             function: function.name.to_owned(),
             args_json,
             test: new.test,
@@ -162,25 +162,25 @@ impl Jobs {
             bundle,
         });
         if let Created::Existing(job) = self.app.store.create_job(&job, &rows).await? {
-            return Ok(job.jid);
+            return Ok(job.job_id);
         }
         self.app.metrics.jobs.inc();
-        tracing::info!(job = %jid, function = function.name, operator = %job.operator, minions = %some_of(&job.minions), test = job.test, "job made");
+        tracing::info!(job = %job_id, function = function.name, operator = %job.operator, minions = %some_of(&job.minions), test = job.test, "job made");
         let gates = self.gates(&job).await;
         let ready = {
             let parts: Vec<StoredPart> = rows.iter().map(StoredPart::from).collect();
             let open = OpenJob::new(function, &job, &parts, gates, self.app.clock.as_ref());
             let ready: Vec<MinionId> = open.ready_since.keys().cloned().collect();
-            self.open_jobs().insert(jid.clone(), open);
+            self.open_jobs().insert(job_id.clone(), open);
             ready
         };
         let created = EventData::JobCreated(created(&job));
         // The job is stored, so it is sent anyway, and its watchers read the store.
         if let Err(error) = self.publish(function, &created, None).await {
-            tracing::error!(job = %jid, %error, "cannot store the event of a job");
+            tracing::error!(job = %job_id, %error, "cannot store the event of a job");
         }
         // In parallel: one minion that does not read must not keep the job from the others.
-        let (jobs, id) = (self, &jid);
+        let (jobs, id) = (self, &job_id);
         let sent: Vec<Result<(), Refusal>> = stream::iter(ready)
             .map(|minion| async move {
                 match function.place {
@@ -199,9 +199,9 @@ impl Jobs {
             .buffer_unordered(SIDE_BY_SIDE)
             .collect()
             .await;
-        self.guard(&jid);
+        self.guard(&job_id);
         sent.into_iter().collect::<Result<(), Refusal>>()?;
-        Ok(jid)
+        Ok(job_id)
     }
 
     /// Compiles the rows of all minions; one refusal contains the problems of all.
@@ -209,7 +209,7 @@ impl Jobs {
         &self,
         new: &NewJob,
         function: &Function,
-        jid: &JobId,
+        job_id: &JobId,
     ) -> Result<Vec<JobRow>, Refusal> {
         let wanted = match function.name {
             "state.highstate" => RequestedStates::Highstate,
@@ -268,7 +268,7 @@ impl Jobs {
                     })?;
                     rows.push(JobRow {
                         bundle: bundle.ok(),
-                        ..JobRow::queued(jid, minion, Some(low))
+                        ..JobRow::queued(job_id, minion, Some(low))
                     });
                 }
                 Err(refusal) => problems.push(format!("{minion}: {}", refusal.message)),
@@ -304,7 +304,11 @@ impl Jobs {
     }
 
     /// Answers `pillar.items` with the minion's pillar, with references instead of secrets.
-    async fn answer_here(self: &Arc<Self>, jid: &JobId, minion: &MinionId) -> Result<(), Refusal> {
+    async fn answer_here(
+        self: &Arc<Self>,
+        job_id: &JobId,
+        minion: &MinionId,
+    ) -> Result<(), Refusal> {
         let snapshot: Arc<Snapshot> = self.declarations.current().await?;
         let when = self.app.clock.now();
         let answer = match snapshot.pillar(minion) {
@@ -321,6 +325,6 @@ impl Jobs {
                 when,
             },
         };
-        self.returned(jid, minion, answer).await
+        self.returned(job_id, minion, answer).await
     }
 }

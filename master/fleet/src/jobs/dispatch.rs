@@ -46,9 +46,9 @@ impl Jobs {
             let running = self.open_of(minion, running);
             let unstored = unstored.map(|named| self.open_of(minion, named));
             session.connect(running.iter().cloned(), unstored, self.app.clock.steady());
-            for jid in running {
-                self.app.store.mark_started(&jid, minion, now).await?;
-                self.presume_out(minion, &jid);
+            for job_id in running {
+                self.app.store.mark_started(&job_id, minion, now).await?;
+                self.presume_out(minion, &job_id);
             }
         }
         self.dispatch(minion).await
@@ -59,8 +59,8 @@ impl Jobs {
         let open = self.open_jobs();
         named
             .iter()
-            .filter(|jid| {
-                open.get(*jid)
+            .filter(|job_id| {
+                open.get(*job_id)
                     .is_some_and(|job| job.pending.contains(minion))
             })
             .cloned()
@@ -129,15 +129,15 @@ impl Jobs {
         let parts = store.open_parts(std::slice::from_ref(minion)).await?;
         let mut known = self.known_rows(&parts);
         for row in &mut known {
-            if row.state == RowState::Queued && self.is_withheld(&row.jid) {
+            if row.state == RowState::Queued && self.is_withheld(&row.job_id) {
                 // It must not block a test run. The check of open jobs retries.
                 row.blocked = true;
                 self.unsent().insert(minion.clone());
             }
         }
-        for jid in due(&known, &session) {
+        for job_id in due(&known, &session) {
             // Only now: most parts wait, and low states are large.
-            let Some(row) = store.row(&jid, minion).await? else {
+            let Some(row) = store.row(&job_id, minion).await? else {
                 continue;
             };
             if !self.send_part(&mut session, &row).await? {
@@ -149,10 +149,10 @@ impl Jobs {
 
     /// Returns whether unsent parts of a job wait because this master is isolated. Sent parts may
     /// have started, and are sent again as usual.
-    fn is_withheld(&self, jid: &JobId) -> bool {
+    fn is_withheld(&self, job_id: &JobId) -> bool {
         let open = self.open_jobs();
         let changes = open
-            .get(jid)
+            .get(job_id)
             .is_some_and(|open| open.function.changes() && !open.job.test);
         changes && self.app.isolation.reason().is_some()
     }
@@ -165,18 +165,18 @@ impl Jobs {
     /// The store failed.
     pub(super) async fn dispatch_query(
         self: &Arc<Self>,
-        jid: &JobId,
+        job_id: &JobId,
         minion: &MinionId,
     ) -> Result<(), Refusal> {
         let lane = self.lane(minion);
         let mut session = lane.lock().await;
         let is_ready = self
             .open_jobs()
-            .get(jid)
+            .get(job_id)
             .is_some_and(|job| job.pending.contains(minion) && !job.is_blocked(minion));
-        let is_sent = session.sent.contains(jid) || session.running.contains(jid);
+        let is_sent = session.sent.contains(job_id) || session.running.contains(job_id);
         if session.connected && is_ready && !is_sent {
-            let row = JobRow::queued(jid, minion, None);
+            let row = JobRow::queued(job_id, minion, None);
             self.send_part(&mut session, &row).await?;
         }
         Ok(())
@@ -189,13 +189,16 @@ impl Jobs {
         session: &mut Session,
         row: &JobRow,
     ) -> Result<bool, Refusal> {
-        let (jid, minion) = (&row.jid, &row.minion);
-        let job = self.open_jobs().get(jid).map(|open| Arc::clone(&open.job));
+        let (job_id, minion) = (&row.job_id, &row.minion);
+        let job = self
+            .open_jobs()
+            .get(job_id)
+            .map(|open| Arc::clone(&open.job));
         let Some(job) = job else { return Ok(true) };
         let message = match self.message(&job, row).await {
             Ok(message) => message,
             Err(refusal) => {
-                session.sent.insert(jid.clone());
+                session.sent.insert(job_id.clone());
                 // The part cannot be sent, and a retry would change nothing: the refusal becomes
                 // the return.
                 let when = self.app.clock.now();
@@ -206,9 +209,9 @@ impl Jobs {
                     when,
                 };
                 let jobs = Arc::clone(self);
-                let (jid, minion) = (jid.clone(), minion.clone());
+                let (job_id, minion) = (job_id.clone(), minion.clone());
                 // A separate task, because it takes the lane.
-                tokio::spawn(async move { jobs.store_answer(&jid, &minion, answer).await });
+                tokio::spawn(async move { jobs.store_answer(&job_id, &minion, answer).await });
                 return Ok(true);
             }
         };
@@ -217,14 +220,14 @@ impl Jobs {
         if !Function::find(&job.function)?.is_query() {
             self.app
                 .store
-                .mark_sent(jid, minion, self.app.clock.now())
+                .mark_sent(job_id, minion, self.app.clock.now())
                 .await?;
         }
         // Only now: a part that the store could not record is sent later.
-        session.sent.insert(jid.clone());
-        tracing::debug!(job = %jid, %minion, "sending");
+        session.sent.insert(job_id.clone());
+        tracing::debug!(job = %job_id, %minion, "sending");
         if minion.is_master() {
-            self.run_here(jid.clone(), message);
+            self.run_here(job_id.clone(), message);
             return Ok(true);
         }
         let message = v1::MasterMessage {
@@ -263,9 +266,9 @@ impl Jobs {
 
     /// Returns whether a minion's part of a job has not ended. While a lane is held, a part that is
     /// pending is still to be forgotten by its session.
-    pub(super) fn is_pending(&self, jid: &JobId, minion: &MinionId) -> bool {
+    pub(super) fn is_pending(&self, job_id: &JobId, minion: &MinionId) -> bool {
         let open = self.open_jobs();
-        open.get(jid)
+        open.get(job_id)
             .is_some_and(|job| job.pending.contains(minion))
     }
 
@@ -278,9 +281,9 @@ impl Jobs {
     pub(super) fn known_rows(&self, parts: &[OpenPart]) -> Vec<OpenRow> {
         let open = self.open_jobs();
         let known = |row: &OpenPart| {
-            let job = open.get(&row.jid)?;
+            let job = open.get(&row.job_id)?;
             job.pending.contains(&row.minion).then(|| OpenRow {
-                jid: row.jid.clone(),
+                job_id: row.job_id.clone(),
                 exclusive: job.function.place == FunctionSite::States,
                 state: row.state,
                 stoppable: !row.minion.is_master() && !job.function.is_query(),
@@ -307,7 +310,7 @@ impl Jobs {
             other => other,
         };
         Ok(v1::Job {
-            job: job.jid.to_string(),
+            job: job.job_id.to_string(),
             function: function.to_owned(),
             args_json: job.args_json.clone(),
             low_json,

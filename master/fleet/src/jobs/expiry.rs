@@ -87,16 +87,16 @@ impl Jobs {
     /// Ends parts that will not start, and jobs without an open part. Usually the end of a part
     /// does this; here it is retried after the store failed.
     async fn end_what_is_over(self: &Arc<Self>) -> Result<(), Refusal> {
-        let jids: Vec<JobId> = {
+        let job_ids: Vec<JobId> = {
             let open = self.open_jobs();
             let is_over = |job: &OpenJob| job.pending.is_empty() || !job.not_started().is_empty();
             let over = open.iter().filter(|(_, job)| is_over(job));
-            over.map(|(jid, _)| jid.clone()).collect()
+            over.map(|(job_id, _)| job_id.clone()).collect()
         };
         let mut outcome = Ok(());
-        for jid in &jids {
-            outcome = outcome.and(self.end_not_started(jid).await);
-            outcome = outcome.and(self.finish_if_done(jid).await);
+        for job_id in &job_ids {
+            outcome = outcome.and(self.end_not_started(job_id).await);
+            outcome = outcome.and(self.finish_if_done(job_id).await);
         }
         outcome
     }
@@ -114,14 +114,14 @@ impl Jobs {
             let text = self.reason(&row, why).await?;
             if unsent {
                 // A part that is being sent at this moment is checked again soon.
-                self.end_unsent(&row.jid, minion, &text, PartEnd::Failed)
+                self.end_unsent(&row.job_id, minion, &text, PartEnd::Failed)
                     .await?;
                 continue;
             }
             if why == Expiry::Interrupted {
-                self.interrupted(&row.jid, minion, &text).await?;
+                self.interrupted(&row.job_id, minion, &text).await?;
             } else {
-                self.lost(&row.jid, minion, &text).await?;
+                self.lost(&row.job_id, minion, &text).await?;
             }
         }
         Ok(())
@@ -132,13 +132,13 @@ impl Jobs {
         {
             let lane = self.lane(&row.minion);
             let mut session = lane.lock().await;
-            if !self.is_pending(&row.jid, &row.minion) {
+            if !self.is_pending(&row.job_id, &row.minion) {
                 return;
             }
-            session.cancelled.insert(row.jid.clone());
+            session.cancelled.insert(row.job_id.clone());
         }
-        tracing::info!(job = %row.jid, minion = %row.minion, "a part exceeded its time limit: asking the minion to end it");
-        self.send_cancel(&row.jid, &row.minion, TIME_LIMIT, false)
+        tracing::info!(job = %row.job_id, minion = %row.minion, "a part exceeded its time limit: asking the minion to end it");
+        self.send_cancel(&row.job_id, &row.minion, TIME_LIMIT, false)
             .await;
     }
 
@@ -161,15 +161,15 @@ impl Jobs {
         let open = self.open_jobs();
         let mut found = Vec::new();
         for row in rows {
-            let Some(known) = known.iter().find(|known| known.jid == row.jid) else {
+            let Some(known) = known.iter().find(|known| known.job_id == row.job_id) else {
                 continue;
             };
-            let Some(job) = open.get(&row.jid) else {
+            let Some(job) = open.get(&row.job_id) else {
                 continue;
             };
             let since = job.ready_since.get(minion).copied().unwrap_or(now);
             if let Some(why) = expired(known, &session, since, job.deadline, job.limits, now) {
-                let unsent = row.state == RowState::Queued && !session.sent.contains(&row.jid);
+                let unsent = row.state == RowState::Queued && !session.sent.contains(&row.job_id);
                 found.push((row, unsent, why));
             }
         }
@@ -183,10 +183,10 @@ impl Jobs {
         let session = lane.lock().await;
         let open = self.open_jobs();
         let mut parts = open.iter().filter(|(_, job)| job.pending.contains(minion));
-        parts.any(|(jid, job)| {
+        parts.any(|(job_id, job)| {
             !session.connected
                 || job.deadline.is_some_and(|deadline| now >= deadline)
-                || (!session.running.contains(jid) && !session.sent.contains(jid))
+                || (!session.running.contains(job_id) && !session.sent.contains(job_id))
         })
     }
 
@@ -208,8 +208,8 @@ impl Jobs {
             ),
             Expiry::OverTime => TIME_LIMIT.to_owned(),
             Expiry::TimedOut => format!(
-                "{minion} has not returned within the job's timeout; it may still be running the job: `ctl job show {jid}` shows a late return. A package transaction is not cut off: `ctl job cancel {jid} --force` ends it",
-                jid = row.jid
+                "{minion} has not returned within the job's timeout; it may still be running the job: `ctl job show {job_id}` shows a late return. A package transaction is not cut off: `ctl job cancel {job_id} --force` ends it",
+                job_id = row.job_id
             ),
             Expiry::Interrupted => format!(
                 "{minion} had started the job and no longer knows it: its journal was lost; run the job again"

@@ -38,23 +38,27 @@ impl Jobs {
     }
 
     /// Asks etcd about the next host of a job, if one waits for that, and sends its part.
-    pub(super) fn guard(self: &Arc<Self>, jid: &JobId) {
-        let Some(host) = self.open_jobs().get_mut(jid).and_then(OpenJob::begin_gate) else {
+    pub(super) fn guard(self: &Arc<Self>, job_id: &JobId) {
+        let Some(host) = self
+            .open_jobs()
+            .get_mut(job_id)
+            .and_then(OpenJob::begin_gate)
+        else {
             return;
         };
-        let (jobs, jid) = (Arc::clone(self), jid.clone());
+        let (jobs, job_id) = (Arc::clone(self), job_id.clone());
         tokio::spawn(async move {
-            if let Err(error) = jobs.pass(&jid, &host).await {
-                tracing::error!(job = %jid, %host, %error, "cannot continue after the gate");
+            if let Err(error) = jobs.pass(&job_id, &host).await {
+                tracing::error!(job = %job_id, %host, %error, "cannot continue after the gate");
             }
         });
     }
 
-    async fn pass(self: &Arc<Self>, jid: &JobId, host: &MinionId) -> Result<(), Refusal> {
-        let gate = match self.may_miss(jid, host).await {
+    async fn pass(self: &Arc<Self>, job_id: &JobId, host: &MinionId) -> Result<(), Refusal> {
+        let gate = match self.may_miss(job_id, host).await {
             Ok(gate) => gate,
             Err(refusal) => {
-                self.end_at_gate(jid, host, &refusal.message).await;
+                self.end_at_gate(job_id, host, &refusal.message).await;
                 return Ok(());
             }
         };
@@ -64,7 +68,7 @@ impl Jobs {
         let now = self.app.clock.steady();
         let ready = {
             let mut open = self.open_jobs();
-            let job = open.get_mut(jid);
+            let job = open.get_mut(job_id);
             job.map(|job| match without_quorum {
                 Some(_) => job.repair(now),
                 None => job.pass_gate(host, now),
@@ -72,9 +76,9 @@ impl Jobs {
         };
         let ready = ready.unwrap_or_default();
         if let Some(gate) = without_quorum.filter(|_| !ready.is_empty()) {
-            tracing::warn!(job = %jid, hosts = ?ready, %gate, "hosts are repaired in parallel");
+            tracing::warn!(job = %job_id, hosts = ?ready, %gate, "hosts are repaired in parallel");
             let report = ParallelRepair {
-                job: jid.clone(),
+                job: job_id.clone(),
                 hosts: ready.clone(),
                 because: gate.to_string(),
             };
@@ -85,33 +89,33 @@ impl Jobs {
         for minion in ready {
             outcome = outcome.and(self.dispatch(&minion).await);
         }
-        self.guard(jid);
+        self.guard(job_id);
         outcome
     }
 
     /// Ends the part of a host whose loss etcd cannot tolerate. No deadline applies before the
     /// gate, so this is retried until the store accepts it.
-    async fn end_at_gate(self: &Arc<Self>, jid: &JobId, host: &MinionId, why: &str) {
+    async fn end_at_gate(self: &Arc<Self>, job_id: &JobId, host: &MinionId, why: &str) {
         let mut again = AGAIN;
         while let Err(error) = self
-            .end_without_return(jid, host, why, PartEnd::Failed)
+            .end_without_return(job_id, host, why, PartEnd::Failed)
             .await
         {
-            tracing::error!(job = %jid, %host, %error, "cannot store the end of a part; trying again");
+            tracing::error!(job = %job_id, %host, %error, "cannot store the end of a part; trying again");
             again.wait().await;
         }
     }
 
     /// Waits for the answer of the members; `None` if they need not be asked any more.
-    async fn may_miss(&self, jid: &JobId, host: &MinionId) -> Result<Option<Gate>, Refusal> {
+    async fn may_miss(&self, job_id: &JobId, host: &MinionId) -> Result<Option<Gate>, Refusal> {
         let snapshot = self.declarations.in_force().await?;
         let etcd = self.clusters.etcd();
         if !etcd.needs_gate(snapshot.declaration(), host) {
             return Ok(None);
         }
         let report = |wait: &Wait| {
-            tracing::info!(job = %jid, %host, %wait, "a job waits for etcd");
-            let wait = EventData::Wait(waiting(jid, host, wait));
+            tracing::info!(job = %job_id, %host, %wait, "a job waits for etcd");
+            let wait = EventData::Wait(waiting(job_id, host, wait));
             self.app.events.announce(&wait, None);
         };
         let gate = etcd.allow_missing(&snapshot, host, &report).await?;
@@ -121,9 +125,9 @@ impl Jobs {
 }
 
 /// The wait before a host, for the watchers of the job, in the form of a waiting step.
-fn waiting(jid: &JobId, host: &MinionId, wait: &Wait) -> StepWait {
+fn waiting(job_id: &JobId, host: &MinionId, wait: &Wait) -> StepWait {
     StepWait {
-        job: Some(jid.clone()),
+        job: Some(job_id.clone()),
         minion: Some(host.clone()),
         step: host.to_string(),
         until: wait.until.clone(),
@@ -131,7 +135,7 @@ fn waiting(jid: &JobId, host: &MinionId, wait: &Wait) -> StepWait {
         seconds: wait.since.as_secs(),
         limit: Some(wait.limit.as_secs()),
         remedy: format!(
-            "`ctl etcd status` shows the members: switch on the hosts of missing members; `ctl job cancel {jid}` skips \
+            "`ctl etcd status` shows the members: switch on the hosts of missing members; `ctl job cancel {job_id}` skips \
              the hosts that have not started"
         ),
         ..StepWait::default()
@@ -152,8 +156,8 @@ mod tests {
             since: Duration::from_secs(10),
             limit: Duration::from_secs(300),
         };
-        let jid = "20261121000000123000".parse().unwrap();
-        let said = waiting(&jid, &"cp-2".parse().unwrap(), &wait);
+        let job_id = "20261121000000123000".parse().unwrap();
+        let said = waiting(&job_id, &"cp-2".parse().unwrap(), &wait);
         assert_eq!((said.step.as_str(), said.seconds), ("cp-2", 10));
         let remedy = said.remedy;
         for verb in [

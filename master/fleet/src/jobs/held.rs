@@ -29,11 +29,11 @@ impl Jobs {
     /// The secrets of the minion are unknown, and the return may contain some.
     pub(super) async fn redactor(
         &self,
-        jid: &JobId,
+        job_id: &JobId,
         minion: &MinionId,
     ) -> Result<Arc<Redactor>, Refusal> {
         let redactor = self.declarations.redactor(minion).await;
-        let is_query = |refusal| match self.open_jobs().get(jid) {
+        let is_query = |refusal| match self.open_jobs().get(job_id) {
             // It contains only the host's liveness and grains, which its hello contains as well.
             Some(job) if job.function.is_query() => Ok(Arc::default()),
             _ => Err(refusal),

@@ -20,13 +20,13 @@ impl Jobs {
     /// The events of a job. `bus` must have been subscribed to before the job was created; for an
     /// existing job, any subscription works.
     #[must_use]
-    pub fn follow(self: &Arc<Self>, jid: JobId, bus: Receiver<Event>) -> EventStream {
-        let prefix = format!("halite/job/{jid}/");
+    pub fn follow(self: &Arc<Self>, job_id: JobId, bus: Receiver<Event>) -> EventStream {
+        let prefix = format!("halite/job/{job_id}/");
         let jobs = Arc::clone(self);
         event_stream::follow(
             WatchedJob {
                 jobs,
-                jid,
+                job_id,
                 prefix,
                 reported: BTreeSet::new(),
                 introduced: false,
@@ -38,7 +38,7 @@ impl Jobs {
 
 struct WatchedJob {
     jobs: Arc<Jobs>,
-    jid: JobId,
+    job_id: JobId,
     /// The prefix of the tags of its events.
     prefix: String,
     /// The minions whose return was already reported.
@@ -49,9 +49,10 @@ struct WatchedJob {
 impl Watched for WatchedJob {
     async fn catch_up(&mut self, watcher: &Watcher) -> Result<bool, Stop> {
         let store = Arc::clone(&self.jobs.app.store);
-        let job = store.job(&self.jid).await.map_err(Refusal::from)?;
-        let job = job.ok_or_else(|| Refusal::not_found(format!("there is no job {}", self.jid)))?;
-        let parts = store.parts(&self.jid).await.map_err(Refusal::from)?;
+        let job = store.job(&self.job_id).await.map_err(Refusal::from)?;
+        let job =
+            job.ok_or_else(|| Refusal::not_found(format!("there is no job {}", self.job_id)))?;
+        let parts = store.parts(&self.job_id).await.map_err(Refusal::from)?;
         if !self.introduced {
             self.introduced = true;
             watcher.report(introduction(&job)).await?;
@@ -63,7 +64,7 @@ impl Watched for WatchedJob {
             }
         }
         if !news.is_empty() {
-            let rows = store.returns(&self.jid, &news).await;
+            let rows = store.returns(&self.job_id, &news).await;
             for row in rows.map_err(Refusal::from)? {
                 let at = row.ended.unwrap_or(job.created);
                 let data = EventData::PartReturned(Box::new(returned(&row)));
@@ -98,6 +99,6 @@ fn introduction(job: &Job) -> Event {
 
 fn conclusion(job: &Job, parts: &[StoredPart]) -> Event {
     let retcode = job.retcode.unwrap_or_else(|| overall(parts));
-    let data = EventData::JobEnded(summary(&job.jid, parts));
+    let data = EventData::JobEnded(summary(&job.job_id, parts));
     unstored(job.finished.unwrap_or(job.created), &data, Some(retcode))
 }

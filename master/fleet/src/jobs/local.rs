@@ -25,27 +25,27 @@ pub(super) const AGAIN: Backoff = Backoff::new(Duration::from_secs(1), Duration:
 
 impl Jobs {
     /// Starts a job of the target `master`; its return is stored like a minion's.
-    pub(super) fn run_here(self: &Arc<Self>, jid: JobId, message: v1::Job) {
+    pub(super) fn run_here(self: &Arc<Self>, job_id: JobId, message: v1::Job) {
         let jobs = Arc::clone(self);
         let stop = Arc::new(Notify::new());
-        if let Some(open) = self.open_jobs().get_mut(&jid) {
+        if let Some(open) = self.open_jobs().get_mut(&job_id) {
             open.stop_here = Some(Arc::clone(&stop));
         }
         tokio::spawn(async move {
             let work = async {
-                jobs.started(&jid, &MASTER).await?;
-                jobs.carry_out(&jid, &message).await
+                jobs.started(&job_id, &MASTER).await?;
+                jobs.carry_out(&job_id, &message).await
             };
             let outcome = tokio::select! {
                 outcome = work => outcome,
                 () = stop.notified() => {
                     // The part has ended without a return; its lane may have been taken again.
-                    jobs.lane(&MASTER).lock().await.running.remove(&jid);
+                    jobs.lane(&MASTER).lock().await.running.remove(&job_id);
                     return;
                 }
             };
             let when = jobs.app.clock.now();
-            let redactor = match jobs.redactor(&jid, &MASTER).await {
+            let redactor = match jobs.redactor(&job_id, &MASTER).await {
                 Ok(redactor) => redactor,
                 Err(refusal) => {
                     // The return is dropped, and only the reason stays: the return may contain a
@@ -56,7 +56,7 @@ impl Jobs {
                         error: refusal.message,
                         when,
                     };
-                    return jobs.store_answer(&jid, &MASTER, answer).await;
+                    return jobs.store_answer(&job_id, &MASTER, answer).await;
                 }
             };
             let answer = match outcome {
@@ -73,15 +73,15 @@ impl Jobs {
                     when,
                 },
             };
-            jobs.store_answer(&jid, &MASTER, answer).await;
+            jobs.store_answer(&job_id, &MASTER, answer).await;
         });
     }
 
     /// Stops the work of a part of the target `master` that exceeded its time limit. The last call
     /// to the API may still take effect; nothing follows it.
-    pub(super) fn stop_here(&self, jid: &JobId) {
+    pub(super) fn stop_here(&self, job_id: &JobId) {
         let open = self.open_jobs();
-        if let Some(stop) = open.get(jid).and_then(|job| job.stop_here.as_ref()) {
+        if let Some(stop) = open.get(job_id).and_then(|job| job.stop_here.as_ref()) {
             stop.notify_one();
         }
     }
@@ -91,24 +91,24 @@ impl Jobs {
     /// part.
     pub(super) async fn store_answer(
         self: &Arc<Self>,
-        jid: &JobId,
+        job_id: &JobId,
         minion: &MinionId,
         answer: StoredAnswer,
     ) {
         let mut again = AGAIN;
-        while let Err(error) = self.returned(jid, minion, answer.clone()).await {
-            tracing::error!(job = %jid, %minion, %error, "cannot store a return of the master itself; trying again");
+        while let Err(error) = self.returned(job_id, minion, answer.clone()).await {
+            tracing::error!(job = %job_id, %minion, %error, "cannot store a return of the master itself; trying again");
             again.wait().await;
         }
     }
 
     async fn carry_out(
         self: &Arc<Self>,
-        jid: &JobId,
+        job_id: &JobId,
         message: &v1::Job,
     ) -> Result<(i32, Value), Refusal> {
         match message.function.as_str() {
-            "state.apply" => self.apply_here(jid, message).await,
+            "state.apply" => self.apply_here(job_id, message).await,
             "test.ping" => Ok((0, Value::Bool(true))),
             "grains.items" | "saltutil.refresh_grains" => Ok((0, json!({"id": *MASTER}))),
             other => Err(Refusal::invalid(format!(
@@ -119,7 +119,7 @@ impl Jobs {
 
     async fn apply_here(
         self: &Arc<Self>,
-        jid: &JobId,
+        job_id: &JobId,
         message: &v1::Job,
     ) -> Result<(i32, Value), Refusal> {
         // One at a time: the previous part, which exceeded its time limit, must have ended.
@@ -144,7 +144,7 @@ impl Jobs {
         let run = halite_states::run::run(&low, &cluster, options, |state| {
             let shown = serde_json::to_string(state).unwrap_or_default();
             let state = serde_json::from_str(&redactor.json(&shown)).ok();
-            self.progressed(jid, &MASTER, (index, total), state);
+            self.progressed(job_id, &MASTER, (index, total), state);
             index += 1;
         })
         .await;

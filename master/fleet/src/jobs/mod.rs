@@ -16,7 +16,7 @@ pub mod function;
 mod gate;
 mod held;
 mod host_health;
-pub mod jid;
+pub mod job_id;
 mod job_watch;
 mod local;
 mod open_job;
@@ -43,7 +43,7 @@ use halite_store::{Job, JobRow, RowState, StoredAnswer};
 use self::core::Session;
 use self::function::Function;
 use self::held::Held;
-use self::jid::Jids;
+use self::job_id::JobIds;
 use self::open_job::OpenJob;
 use self::questions::Questions;
 use self::turns::Turns;
@@ -60,7 +60,7 @@ pub struct Jobs {
     app: Arc<App>,
     declarations: Arc<Declarations>,
     clusters: Arc<Clusters>,
-    jids: Jids,
+    job_ids: JobIds,
     open: Mutex<BTreeMap<JobId, OpenJob>>,
     lanes: Mutex<BTreeMap<MinionId, Arc<tokio::sync::Mutex<Session>>>>,
     /// Held by the part of the target `master` that applies states.
@@ -90,7 +90,7 @@ impl Jobs {
     ) -> Result<Arc<Self>, Refusal> {
         let newest = app.store.jobs(1).await?;
         let jobs = Arc::new(Self {
-            jids: Jids::after(newest.first().map(|job| &job.jid)),
+            job_ids: JobIds::after(newest.first().map(|job| &job.job_id)),
             app,
             declarations,
             clusters,
@@ -109,7 +109,7 @@ impl Jobs {
         let lane = jobs.lane(&MASTER);
         lane.lock().await.connect([], None, jobs.app.clock.steady());
         for job in jobs.app.store.open_jobs().await? {
-            let parts = jobs.app.store.parts(&job.jid).await?;
+            let parts = jobs.app.store.parts(&job.job_id).await?;
             match Function::find(&job.function) {
                 Ok(function) => {
                     let job = Arc::new(job);
@@ -117,11 +117,11 @@ impl Jobs {
                     let mut open =
                         OpenJob::new(function, &job, &parts, gates, jobs.app.clock.as_ref());
                     open.is_inherited = true;
-                    jobs.open_jobs().insert(job.jid.clone(), open);
-                    jobs.presume_started(&job.jid, &parts);
+                    jobs.open_jobs().insert(job.job_id.clone(), open);
+                    jobs.presume_started(&job.job_id, &parts);
                 }
                 // A newer master has created this job; this one cannot finish it.
-                Err(_) => jobs.app.store.finish_job(&job.jid, 1, now).await?,
+                Err(_) => jobs.app.store.finish_job(&job.job_id, 1, now).await?,
             }
         }
         Ok(jobs)
@@ -144,14 +144,14 @@ impl Jobs {
                     error: "the master was restarted during the job; run it again".into(),
                     when: self.app.clock.now(),
                 };
-                self.returned(&row.jid, &MASTER, answer).await?;
+                self.returned(&row.job_id, &MASTER, answer).await?;
             }
         }
-        let jids: Vec<JobId> = self.open_jobs().keys().cloned().collect();
-        for jid in jids {
-            self.end_not_started(&jid).await?;
-            self.finish_if_done(&jid).await?;
-            self.guard(&jid);
+        let job_ids: Vec<JobId> = self.open_jobs().keys().cloned().collect();
+        for job_id in job_ids {
+            self.end_not_started(&job_id).await?;
+            self.finish_if_done(&job_id).await?;
+            self.guard(&job_id);
         }
         self.watch_expiry();
         self.dispatch(&MASTER).await
@@ -178,16 +178,16 @@ impl Jobs {
     ///
     /// # Errors
     /// The job does not exist, or the store failed.
-    pub async fn wait(&self, jid: &JobId) -> Result<(Job, Vec<JobRow>), Refusal> {
+    pub async fn wait(&self, job_id: &JobId) -> Result<(Job, Vec<JobRow>), Refusal> {
         let mut ends = self.ends.subscribe();
         loop {
             ends.borrow_and_update();
-            let open = self.open_jobs().contains_key(jid);
+            let open = self.open_jobs().contains_key(job_id);
             if !open {
-                let job = self.app.store.job(jid).await?;
+                let job = self.app.store.job(job_id).await?;
                 let job =
-                    job.ok_or_else(|| Refusal::not_found(format!("there is no job {jid}")))?;
-                let rows = self.app.store.returns(jid, &job.minions).await?;
+                    job.ok_or_else(|| Refusal::not_found(format!("there is no job {job_id}")))?;
+                let rows = self.app.store.returns(job_id, &job.minions).await?;
                 return Ok((job, rows));
             }
             if ends.changed().await.is_err() {
@@ -198,18 +198,18 @@ impl Jobs {
 
     /// The minions that have not returned yet.
     #[must_use]
-    pub fn pending(&self, jid: &JobId) -> Vec<MinionId> {
+    pub fn pending(&self, job_id: &JobId) -> Vec<MinionId> {
         let open = self.open_jobs();
-        let pending = open.get(jid).map(|job| job.pending.iter().cloned());
+        let pending = open.get(job_id).map(|job| job.pending.iter().cloned());
         pending.into_iter().flatten().collect()
     }
 
     /// The minions for which the job waits now, each with the start of that wait: those that have
     /// not returned, except those whose turn has not come.
     #[must_use]
-    pub fn waited_for(&self, jid: &JobId) -> Vec<(MinionId, Steady)> {
+    pub fn waited_for(&self, job_id: &JobId) -> Vec<(MinionId, Steady)> {
         let open = self.open_jobs();
-        let Some(job) = open.get(jid) else {
+        let Some(job) = open.get(job_id) else {
             return Vec::new();
         };
         let ready = job.ready_since.iter();

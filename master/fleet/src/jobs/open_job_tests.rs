@@ -15,7 +15,7 @@ fn names(prefix: &str, number: usize) -> Vec<MinionId> {
 
 fn open(order: Vec<Vec<MinionId>>, minions: &[MinionId], gates: &[MinionId]) -> OpenJob {
     let job = Job {
-        jid: "20261121000000000001".parse().unwrap(),
+        job_id: "20261121000000000001".parse().unwrap(),
         function: "state.highstate".to_owned(),
         args_json: "{}".to_owned(),
         test: false,

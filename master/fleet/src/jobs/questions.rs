@@ -57,11 +57,11 @@ impl Questions {
     /// Consumes a return that answers a query of this minion; otherwise returns it.
     pub(super) fn take(
         &self,
-        jid: &JobId,
+        job_id: &JobId,
         minion: &MinionId,
         returned: v1::JobReturn,
     ) -> Option<v1::JobReturn> {
-        let asker = self.open().remove(&(jid.clone(), minion.clone()));
+        let asker = self.open().remove(&(job_id.clone(), minion.clone()));
         let Some(asker) = asker else {
             return Some(returned);
         };
@@ -84,14 +84,14 @@ impl Jobs {
         limit: Duration,
     ) -> Result<Value, Unanswered> {
         let (sender, answer) = oneshot::channel();
-        let jid = self.next_jid();
+        let job_id = self.next_job_id();
         let asked = Asked {
             questions: &self.questions,
-            key: (jid.clone(), minion.clone()),
+            key: (job_id.clone(), minion.clone()),
         };
         self.questions.open().insert(asked.key.clone(), sender);
         let job = v1::Job {
-            job: jid.to_string(),
+            job: job_id.to_string(),
             function: function.to_owned(),
             args_json: args.to_string(),
             ..v1::Job::default()

@@ -25,12 +25,12 @@ use super::open_job::{OpenJob, PartEnd};
 /// the store failed, or the task was dropped.
 struct Ending<'a> {
     jobs: &'a Jobs,
-    jid: &'a JobId,
+    job_id: &'a JobId,
 }
 
 impl Drop for Ending<'_> {
     fn drop(&mut self) {
-        if let Some(job) = self.jobs.open_jobs().get_mut(self.jid) {
+        if let Some(job) = self.jobs.open_jobs().get_mut(self.job_id) {
             job.has_not_ended();
         }
     }
@@ -51,16 +51,16 @@ impl Jobs {
         match body {
             Body::Started(started) => self.started(&started.job.parse()?, minion).await,
             Body::Progress(progress) => {
-                let jid = progress.job.parse()?;
-                self.progress(&jid, minion, progress).await;
+                let job_id = progress.job.parse()?;
+                self.progress(&job_id, minion, progress).await;
                 Ok(())
             }
             Body::Returned(returned) => {
-                let jid = returned.job.parse()?;
-                let Some(returned) = self.questions.take(&jid, minion, returned) else {
+                let job_id = returned.job.parse()?;
+                let Some(returned) = self.questions.take(&job_id, minion, returned) else {
                     return Ok(());
                 };
-                let redactor = match self.redactor(&jid, minion).await {
+                let redactor = match self.redactor(&job_id, minion).await {
                     Ok(redactor) => redactor,
                     Err(refusal) => {
                         self.hold(minion, &refusal);
@@ -76,9 +76,9 @@ impl Jobs {
                 // A minion keeps no answer to a query, so it need not know that this one is stored.
                 let is_query = self
                     .open_jobs()
-                    .get(&jid)
+                    .get(&job_id)
                     .is_some_and(|job| job.function.is_query());
-                self.returned(&jid, minion, answer).await?;
+                self.returned(&job_id, minion, answer).await?;
                 if is_query {
                     return Ok(());
                 }
@@ -96,15 +96,15 @@ impl Jobs {
     }
 
     /// Records that a minion has started the job, which is in its journal.
-    pub(super) async fn started(&self, jid: &JobId, minion: &MinionId) -> Result<(), Refusal> {
-        let place = self.open_jobs().get(jid).map(|job| job.function.place);
+    pub(super) async fn started(&self, job_id: &JobId, minion: &MinionId) -> Result<(), Refusal> {
+        let place = self.open_jobs().get(job_id).map(|job| job.function.place);
         let Some(place) = place else { return Ok(()) };
         {
             let lane = self.lane(minion);
             let mut session = lane.lock().await;
             // A part that has ended is not recorded again: no later end would remove it.
-            if self.is_pending(jid, minion) {
-                session.running.insert(jid.clone());
+            if self.is_pending(job_id, minion) {
+                session.running.insert(job_id.clone());
             }
         }
         // The start of a query need not be stored: its return follows at once, and sending it twice
@@ -112,21 +112,21 @@ impl Jobs {
         if place == FunctionSite::States {
             self.app
                 .store
-                .mark_started(jid, minion, self.app.clock.now())
+                .mark_started(job_id, minion, self.app.clock.now())
                 .await?;
         }
         let started = EventData::PartStarted(PartStarted {
-            job: jid.clone(),
+            job: job_id.clone(),
             minion: minion.clone(),
         });
         self.app.events.announce(&started, None);
         Ok(())
     }
 
-    async fn progress(&self, jid: &JobId, minion: &MinionId, progress: v1::JobProgress) {
+    async fn progress(&self, job_id: &JobId, minion: &MinionId, progress: v1::JobProgress) {
         let function = {
             let jobs = self.open_jobs();
-            let ours = jobs.get(jid).filter(|job| job.pending.contains(minion));
+            let ours = jobs.get(job_id).filter(|job| job.pending.contains(minion));
             ours.map(|job| job.function.name)
         };
         let Some(function) = function else {
@@ -140,7 +140,7 @@ impl Jobs {
         if function == READ_JOURNAL {
             let lines = MinionAnswer::from_json(&clean).and_then(|value| value.journal_lines());
             let data = EventData::JournalLines(JournalLines {
-                job: jid.clone(),
+                job: job_id.clone(),
                 minion: minion.clone(),
                 lines: lines.unwrap_or_default(),
             });
@@ -148,13 +148,13 @@ impl Jobs {
             return;
         }
         let state = serde_json::from_str(&clean).ok();
-        self.progressed(jid, minion, (progress.index, progress.total), state);
+        self.progressed(job_id, minion, (progress.index, progress.total), state);
     }
 
     /// Announces that one state of a job is done, with its position and the number of all states.
     pub(super) fn progressed(
         &self,
-        jid: &JobId,
+        job_id: &JobId,
         minion: &MinionId,
         (index, total): (u32, u32),
         state: Option<StateReturn>,
@@ -163,7 +163,7 @@ impl Jobs {
             self.app.metrics.count_state(state);
         }
         let progress = EventData::StateProgress(Box::new(StateProgress {
-            job: jid.clone(),
+            job: job_id.clone(),
             minion: minion.clone(),
             index,
             total,
@@ -178,26 +178,26 @@ impl Jobs {
     /// The store failed.
     pub(super) async fn returned(
         self: &Arc<Self>,
-        jid: &JobId,
+        job_id: &JobId,
         minion: &MinionId,
         answer: StoredAnswer,
     ) -> Result<(), Refusal> {
         // The events of a query are not stored, so its end is stored together with its last return.
-        let ends = self.open_jobs().get(jid).is_some_and(|job| {
+        let ends = self.open_jobs().get(job_id).is_some_and(|job| {
             job.function.is_query() && job.pending.len() == 1 && job.pending.contains(minion)
         });
         let store = &self.app.store;
         let first = if ends {
-            store.record_last_return(jid, minion, &answer).await?
+            store.record_last_return(job_id, minion, &answer).await?
         } else {
-            store.record_return(jid, minion, &answer).await?
+            store.record_return(job_id, minion, &answer).await?
         };
         if !first {
-            tracing::debug!(job = %jid, %minion, "ignored a return that is already stored or belongs to no job of this minion");
+            tracing::debug!(job = %job_id, %minion, "ignored a return that is already stored or belongs to no job of this minion");
             return Ok(());
         }
         self.app.metrics.returns.inc();
-        tracing::info!(job = %jid, %minion, retcode = answer.retcode, error = %answer.error, "returned");
+        tracing::info!(job = %job_id, %minion, retcode = answer.retcode, error = %answer.error, "returned");
         let end = match answer.retcode {
             0 => PartEnd::Succeeded,
             _ => PartEnd::Failed,
@@ -208,10 +208,10 @@ impl Jobs {
             retcode: Some(answer.retcode),
             error: answer.error,
             ended: Some(answer.when),
-            ..JobRow::queued(jid, minion, None)
+            ..JobRow::queued(job_id, minion, None)
         };
         self.announce_end(&row).await;
-        self.end_part(jid, minion, end).await
+        self.end_part(job_id, minion, end).await
     }
 
     /// Ends a part whose return did not arrive.
@@ -220,11 +220,11 @@ impl Jobs {
     /// The store failed.
     pub(super) async fn lost(
         self: &Arc<Self>,
-        jid: &JobId,
+        job_id: &JobId,
         minion: &MinionId,
         why: &str,
     ) -> Result<(), Refusal> {
-        self.end_without_return(jid, minion, why, PartEnd::Failed)
+        self.end_without_return(job_id, minion, why, PartEnd::Failed)
             .await
     }
 
@@ -234,16 +234,16 @@ impl Jobs {
     /// The store failed.
     pub(super) async fn end_without_return(
         self: &Arc<Self>,
-        jid: &JobId,
+        job_id: &JobId,
         minion: &MinionId,
         why: &str,
         end: PartEnd,
     ) -> Result<(), Refusal> {
         let now = self.app.clock.now();
-        if !self.app.store.mark_lost(jid, minion, why, now).await? {
+        if !self.app.store.mark_lost(job_id, minion, why, now).await? {
             return Ok(());
         }
-        self.after_loss(jid, minion, why, end).await
+        self.after_loss(job_id, minion, why, end).await
     }
 
     /// Ends a part that its minion no longer knows. It is lost with the return code of an
@@ -253,15 +253,15 @@ impl Jobs {
     /// The store failed.
     pub(super) async fn interrupted(
         self: &Arc<Self>,
-        jid: &JobId,
+        job_id: &JobId,
         minion: &MinionId,
         why: &str,
     ) -> Result<(), Refusal> {
         let (store, now) = (&self.app.store, self.app.clock.now());
-        if !store.mark_interrupted(jid, minion, why, now).await? {
+        if !store.mark_interrupted(job_id, minion, why, now).await? {
             return Ok(());
         }
-        self.after_loss(jid, minion, why, PartEnd::Failed).await
+        self.after_loss(job_id, minion, why, PartEnd::Failed).await
     }
 
     /// Announces a part that the store has recorded as lost, and continues after it.
@@ -270,36 +270,36 @@ impl Jobs {
     /// The store failed.
     pub(super) async fn after_loss(
         self: &Arc<Self>,
-        jid: &JobId,
+        job_id: &JobId,
         minion: &MinionId,
         why: &str,
         end: PartEnd,
     ) -> Result<(), Refusal> {
-        tracing::warn!(job = %jid, %minion, why, "expired");
+        tracing::warn!(job = %job_id, %minion, why, "expired");
         if minion.is_master() {
-            self.stop_here(jid);
+            self.stop_here(job_id);
         }
         let row = JobRow {
             state: RowState::Lost,
             error: why.to_owned(),
             ended: Some(self.app.clock.now()),
-            ..JobRow::queued(jid, minion, None)
+            ..JobRow::queued(job_id, minion, None)
         };
         self.announce_end(&row).await;
-        self.end_part(jid, minion, end).await
+        self.end_part(job_id, minion, end).await
     }
 
     /// Ends the parts of a job that will not start because a part of an earlier group failed.
     ///
     /// # Errors
     /// The store failed.
-    pub(super) async fn end_not_started(self: &Arc<Self>, jid: &JobId) -> Result<(), Refusal> {
-        let minions = self.open_jobs().get(jid).map(OpenJob::not_started);
+    pub(super) async fn end_not_started(self: &Arc<Self>, job_id: &JobId) -> Result<(), Refusal> {
+        let minions = self.open_jobs().get(job_id).map(OpenJob::not_started);
         for (minion, failed) in minions.unwrap_or_default() {
             let why = format!(
                 "not started, because {failed} failed before it: repair that host, then run the command again"
             );
-            self.end_without_return(jid, &minion, &why, PartEnd::NotStarted)
+            self.end_without_return(job_id, &minion, &why, PartEnd::NotStarted)
                 .await?;
         }
         Ok(())
@@ -309,7 +309,7 @@ impl Jobs {
     /// the parts of the job's next group.
     fn end_part<'a>(
         self: &'a Arc<Self>,
-        jid: &'a JobId,
+        job_id: &'a JobId,
         minion: &'a MinionId,
         end: PartEnd,
     ) -> BoxFuture<'a, Result<(), Refusal>> {
@@ -317,7 +317,7 @@ impl Jobs {
         Box::pin(async move {
             let next = {
                 let mut open = self.open_jobs();
-                match open.get_mut(jid) {
+                match open.get_mut(job_id) {
                     Some(job) => {
                         job.end(minion, end);
                         job.make_ready(self.app.clock.steady())
@@ -325,20 +325,20 @@ impl Jobs {
                     None => Vec::new(),
                 }
             };
-            self.turns().end(minion, jid, end);
+            self.turns().end(minion, job_id, end);
             let mut outcome = Ok(());
             if end == PartEnd::Failed {
-                outcome = self.end_not_started(jid).await;
+                outcome = self.end_not_started(job_id).await;
             }
-            outcome = outcome.and(self.finish_if_done(jid).await);
+            outcome = outcome.and(self.finish_if_done(job_id).await);
             {
                 // Last, because a stop of the master waits for this and must not interrupt the
                 // steps above.
                 let lane = self.lane(minion);
                 let mut session = lane.lock().await;
-                session.forget(jid);
+                session.forget(job_id);
             }
-            self.guard(jid);
+            self.guard(job_id);
             // Send the parts behind this one even if the store has failed before: no other message
             // would start them.
             for other in next.iter().chain([minion]) {
@@ -352,22 +352,22 @@ impl Jobs {
     ///
     /// # Errors
     /// The store failed. The job stays open, and the check of open jobs retries.
-    pub(super) async fn finish_if_done(&self, jid: &JobId) -> Result<(), Refusal> {
+    pub(super) async fn finish_if_done(&self, job_id: &JobId) -> Result<(), Refusal> {
         let ending = {
             let mut open = self.open_jobs();
-            let job = open.get_mut(jid);
+            let job = open.get_mut(job_id);
             job.and_then(|job| job.begin_end().then(|| (job.function, job.job.created)))
         };
         let Some((function, created)) = ending else {
             return Ok(());
         };
-        let _ending = Ending { jobs: self, jid };
-        let retcode = self.finish(function, jid).await?;
+        let _ending = Ending { jobs: self, job_id };
+        let retcode = self.finish(function, job_id).await?;
         let took = u64::try_from(self.app.clock.now() - created).unwrap_or_default();
         let took = Duration::from_millis(took);
         let metrics = &self.app.metrics;
         metrics.count_job(function.name, retcode == 0, took);
-        self.open_jobs().remove(jid);
+        self.open_jobs().remove(job_id);
         self.ends.send_modify(|count| *count += 1);
         if function.place == FunctionSite::States {
             // The compiled data and the returns took megabytes.
@@ -378,22 +378,22 @@ impl Jobs {
 
     /// Records that a job has ended, and notifies its watchers; returns its return code. May be
     /// repeated.
-    async fn finish(&self, function: &Function, jid: &JobId) -> Result<i32, Refusal> {
-        let parts = self.app.store.parts(jid).await?;
+    async fn finish(&self, function: &Function, job_id: &JobId) -> Result<i32, Refusal> {
+        let parts = self.app.store.parts(job_id).await?;
         let now = self.app.clock.now();
         let retcode = overall(&parts);
         let stored = function.is_query()
             && self
                 .app
                 .store
-                .job(jid)
+                .job(job_id)
                 .await?
                 .is_some_and(|job| job.status == JobStatus::Finished);
         if !stored {
-            self.app.store.finish_job(jid, retcode, now).await?;
+            self.app.store.finish_job(job_id, retcode, now).await?;
         }
-        tracing::info!(job = %jid, retcode, "job finished");
-        let ended = EventData::JobEnded(summary(jid, &parts));
+        tracing::info!(job = %job_id, retcode, "job finished");
+        let ended = EventData::JobEnded(summary(job_id, &parts));
         self.publish(function, &ended, Some(retcode)).await?;
         Ok(retcode)
     }
@@ -402,7 +402,10 @@ impl Jobs {
     /// that apply states, contains only the outcome.
     async fn announce_end(&self, row: &JobRow) {
         let returned = returned(row);
-        let place = self.open_jobs().get(&row.jid).map(|job| job.function.place);
+        let place = self
+            .open_jobs()
+            .get(&row.job_id)
+            .map(|job| job.function.place);
         let stored = EventData::PartReturned(Box::new(returned.announcement()));
         let live = EventData::PartReturned(Box::new(returned));
         if place == Some(FunctionSite::States) {
@@ -410,7 +413,7 @@ impl Jobs {
                 Ok(_) => return,
                 // The row is stored, so the part has ended.
                 Err(error) => {
-                    tracing::error!(job = %row.jid, %error, "cannot store the event of a return");
+                    tracing::error!(job = %row.job_id, %error, "cannot store the event of a return");
                 }
             }
         }
@@ -451,7 +454,7 @@ fn succeeded(part: &StoredPart) -> bool {
 /// The data of a `new` event.
 pub(super) fn created(job: &Job) -> JobCreated {
     JobCreated {
-        job: job.jid.clone(),
+        job: job.job_id.clone(),
         function: job.function.clone(),
         target: job.target.clone(),
         minions: job.minions.clone(),
@@ -464,7 +467,7 @@ pub(super) fn created(job: &Job) -> JobCreated {
 /// The data of a `ret` event.
 pub(super) fn returned(row: &JobRow) -> PartReturned {
     PartReturned::new(
-        (row.jid.clone(), row.minion.clone()),
+        (row.job_id.clone(), row.minion.clone()),
         row.state.as_str().into(),
         row.retcode.unwrap_or(1),
         row.return_json.as_deref().and_then(MinionAnswer::from_json),
@@ -473,13 +476,13 @@ pub(super) fn returned(row: &JobRow) -> PartReturned {
 }
 
 /// The data of a `done` event.
-pub(super) fn summary(jid: &JobId, parts: &[StoredPart]) -> JobEnded {
+pub(super) fn summary(job_id: &JobId, parts: &[StoredPart]) -> JobEnded {
     let named = |keep: &dyn Fn(&StoredPart) -> bool| {
         let kept = parts.iter().filter(|part| keep(part));
         kept.map(|part| part.minion.clone()).collect()
     };
     JobEnded {
-        job: jid.clone(),
+        job: job_id.clone(),
         retcode: overall(parts),
         succeeded: named(&succeeded),
         failed: named(&|part| part.state == RowState::Returned && part.retcode != Some(0)),

@@ -98,8 +98,8 @@ impl Simulation {
             .iter()
             .enumerate()
             .filter(|(_, (state, _))| open(*state))
-            .map(|(jid, (state, exclusive))| OpenRow {
-                jid: id(jid),
+            .map(|(job_id, (state, exclusive))| OpenRow {
+                job_id: id(job_id),
                 exclusive: *exclusive,
                 state: *state,
                 blocked: false,
@@ -112,9 +112,9 @@ impl Simulation {
             let end = expired(row, &self.session, Steady(1), None, NO_LIMITS, now);
             assert_eq!(end, None, "{row:?}");
         }
-        for jid in due(&rows, &self.session) {
-            let number: usize = jid.as_str().parse().unwrap();
-            self.session.sent.insert(jid);
+        for job_id in due(&rows, &self.session) {
+            let number: usize = job_id.as_str().parse().unwrap();
+            self.session.sent.insert(job_id);
             if self.rows[number].0 == RowState::Queued {
                 self.rows[number].0 = RowState::Sent;
             }
@@ -129,19 +129,19 @@ impl Simulation {
             .journal
             .iter()
             .filter(|(_, e)| **e == Entry::Started)
-            .map(|(jid, _)| *jid)
+            .map(|(job_id, _)| *job_id)
             .collect();
-        for jid in &running {
-            self.mark_started(*jid);
+        for job_id in &running {
+            self.mark_started(*job_id);
         }
         let unstored = self.minion.journal.iter();
         let unstored = unstored.filter(|(_, entry)| **entry == Entry::Returned);
-        let unstored = unstored.map(|(jid, _)| id(*jid)).collect();
+        let unstored = unstored.map(|(job_id, _)| id(*job_id)).collect();
         let running = running.iter().copied().map(id);
         self.session.connect(running, Some(unstored), Steady(1));
-        for (jid, entry) in &self.minion.journal {
+        for (job_id, entry) in &self.minion.journal {
             if let Entry::Returned = entry {
-                self.up.push(ToMaster::Returned(*jid));
+                self.up.push(ToMaster::Returned(*job_id));
             }
         }
         self.dispatch();
@@ -154,22 +154,22 @@ impl Simulation {
         self.up.clear();
     }
 
-    fn mark_started(&mut self, jid: usize) {
-        if matches!(self.rows[jid].0, RowState::Queued | RowState::Sent) {
-            self.rows[jid].0 = RowState::Started;
+    fn mark_started(&mut self, job_id: usize) {
+        if matches!(self.rows[job_id].0, RowState::Queued | RowState::Sent) {
+            self.rows[job_id].0 = RowState::Started;
         }
     }
 
     fn master_receives(&mut self, message: ToMaster) {
         match message {
-            ToMaster::Started(jid) => {
-                self.session.running.insert(id(jid));
-                self.mark_started(jid);
+            ToMaster::Started(job_id) => {
+                self.session.running.insert(id(job_id));
+                self.mark_started(job_id);
             }
-            ToMaster::Returned(jid) => {
-                self.rows[jid].0 = RowState::Returned;
-                self.session.forget(&id(jid));
-                self.down.push(ToMinion::Stored(jid));
+            ToMaster::Returned(job_id) => {
+                self.rows[job_id].0 = RowState::Returned;
+                self.session.forget(&id(job_id));
+                self.down.push(ToMinion::Stored(job_id));
             }
         }
         self.dispatch();
@@ -177,42 +177,42 @@ impl Simulation {
 
     fn minion_receives(&mut self, message: ToMinion) {
         match message {
-            ToMinion::Job(jid) => match self.minion.journal.get(&jid) {
+            ToMinion::Job(job_id) => match self.minion.journal.get(&job_id) {
                 None => {
-                    self.minion.journal.insert(jid, Entry::Started);
-                    self.minion.running.insert(jid);
-                    *self.minion.effects.entry(jid).or_default() += 1;
+                    self.minion.journal.insert(job_id, Entry::Started);
+                    self.minion.running.insert(job_id);
+                    *self.minion.effects.entry(job_id).or_default() += 1;
                     let rows = &self.rows;
                     let exclusive = self
                         .minion
                         .running
                         .iter()
-                        .filter(|jid| rows[**jid].1)
+                        .filter(|job_id| rows[**job_id].1)
                         .count();
                     assert!(exclusive <= 1, "two state jobs at once");
-                    self.up.push(ToMaster::Started(jid));
+                    self.up.push(ToMaster::Started(job_id));
                 }
-                Some(Entry::Returned) => self.up.push(ToMaster::Returned(jid)),
+                Some(Entry::Returned) => self.up.push(ToMaster::Returned(job_id)),
                 Some(Entry::Started | Entry::Done) => {}
             },
-            ToMinion::Stored(jid) => {
-                self.minion.journal.insert(jid, Entry::Done);
+            ToMinion::Stored(job_id) => {
+                self.minion.journal.insert(job_id, Entry::Done);
             }
         }
     }
 
-    fn minion_finishes(&mut self, jid: usize) {
-        self.minion.running.remove(&jid);
-        self.minion.journal.insert(jid, Entry::Returned);
+    fn minion_finishes(&mut self, job_id: usize) {
+        self.minion.running.remove(&job_id);
+        self.minion.journal.insert(job_id, Entry::Returned);
         if self.session.connected {
-            self.up.push(ToMaster::Returned(jid));
+            self.up.push(ToMaster::Returned(job_id));
         }
     }
 
     fn minion_crashes(&mut self) {
         self.disconnect();
-        for jid in std::mem::take(&mut self.minion.running) {
-            self.minion.journal.insert(jid, Entry::Returned);
+        for job_id in std::mem::take(&mut self.minion.running) {
+            self.minion.journal.insert(job_id, Entry::Returned);
         }
     }
 
@@ -243,8 +243,8 @@ impl Simulation {
             }
             5 if !self.minion.running.is_empty() => {
                 let at = self.dice.below(self.minion.running.len());
-                let jid = *self.minion.running.iter().nth(at).unwrap();
-                self.minion_finishes(jid);
+                let job_id = *self.minion.running.iter().nth(at).unwrap();
+                self.minion_finishes(job_id);
             }
             6 if !self.session.connected => self.connect(),
             7 if !self.down.is_empty() => {
@@ -305,8 +305,8 @@ fn jobs_run_at_most_once_and_none_is_lost() {
                 simulation.session
             );
         }
-        for (jid, effects) in &simulation.minion.effects {
-            assert_eq!(*effects, 1, "seed {seed}: job {jid}");
+        for (job_id, effects) in &simulation.minion.effects {
+            assert_eq!(*effects, 1, "seed {seed}: job {job_id}");
         }
         let answered_by_effect = simulation.rows.len() == simulation.minion.effects.len();
         assert!(

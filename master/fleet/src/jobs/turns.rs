@@ -227,15 +227,17 @@ impl Jobs {
     pub async fn take_turn(
         &self,
         minion: &MinionId,
-        jid: &JobId,
+        job_id: &JobId,
         unit: &str,
     ) -> Result<TurnAnswer, Refusal> {
         let job = {
             let open = self.open_jobs();
-            let part = open.get(jid).filter(|open| open.pending.contains(minion));
+            let part = open
+                .get(job_id)
+                .filter(|open| open.pending.contains(minion));
             part.map(|open| open.job.clone())
         };
-        let none = || Refusal::denied(format!("{minion} has no open part of the job {jid}"));
+        let none = || Refusal::denied(format!("{minion} has no open part of the job {job_id}"));
         let job = job.ok_or_else(none)?;
         let snapshot = self.declarations.in_force().await?;
         let group = snapshot.hosts_in_batches();
@@ -244,7 +246,7 @@ impl Jobs {
         }
         let question = Question {
             host: minion,
-            job: jid,
+            job: job_id,
             group: &group,
             budget: budget(&job, group.len()),
         };
@@ -253,18 +255,18 @@ impl Jobs {
             // In this order everywhere.
             let mut turns = self.turns();
             let open = self.open_jobs();
-            let ours = open.get(jid);
+            let ours = open.get(job_id);
             if !ours.is_some_and(|open| open.pending.contains(minion)) {
                 return Err(none());
             }
             turns.retain_open(|job| open.contains_key(job));
             let answer = turns.ask(&question, now, steady);
-            (answer, turns.report(jid, steady))
+            (answer, turns.report(job_id, steady))
         };
-        tracing::debug!(job = %jid, %minion, unit, ?answer, "asked for a turn");
+        tracing::debug!(job = %job_id, %minion, unit, ?answer, "asked for a turn");
         if let (TurnAnswer::Waits(because), Some((hosts, since))) = (&answer, report) {
-            tracing::info!(job = %jid, ?hosts, because, "hosts wait for their turn");
-            let wait = EventData::Wait(waiting(jid, &hosts, because, since));
+            tracing::info!(job = %job_id, ?hosts, because, "hosts wait for their turn");
+            let wait = EventData::Wait(waiting(job_id, &hosts, because, since));
             self.app.events.announce(&wait, None);
         }
         Ok(answer)
@@ -272,39 +274,39 @@ impl Jobs {
 
     /// Records that a minion runs this job, and may have a turn of a previous master. The turns of this
     /// one are known, also after its link broke.
-    pub(super) fn presume_out(&self, minion: &MinionId, jid: &JobId) {
+    pub(super) fn presume_out(&self, minion: &MinionId, job_id: &JobId) {
         let now = self.app.clock.now();
         // In this order everywhere.
         let mut turns = self.turns();
-        let is_unknown = self.open_jobs().get(jid).is_some_and(|open| {
+        let is_unknown = self.open_jobs().get(job_id).is_some_and(|open| {
             open.is_inherited && open.pending.contains(minion) && may_restart(&open.job)
         });
         if is_unknown {
-            turns.presume(minion, jid, now);
+            turns.presume(minion, job_id, now);
         }
     }
 
     /// The same for the minions that have started a job before this master started.
-    pub(super) fn presume_started(&self, jid: &JobId, parts: &[StoredPart]) {
+    pub(super) fn presume_started(&self, job_id: &JobId, parts: &[StoredPart]) {
         let started = parts
             .iter()
             .filter(|part| part.state == RowState::Started && !part.minion.is_master());
         for part in started {
-            self.presume_out(&part.minion, jid);
+            self.presume_out(&part.minion, job_id);
         }
     }
 }
 
 /// The wait of these hosts, for the watchers of the job, in the form of a waiting step.
-fn waiting(jid: &JobId, hosts: &[MinionId], because: &str, since: Duration) -> StepWait {
+fn waiting(job_id: &JobId, hosts: &[MinionId], because: &str, since: Duration) -> StepWait {
     StepWait {
-        job: Some(jid.clone()),
+        job: Some(job_id.clone()),
         step: some_of(hosts),
         until: "fewer hosts are out".to_owned(),
         because: because.to_owned(),
         seconds: since.as_secs(),
         remedy: format!(
-            "each restarts services in its turn; `--batch` sets how many may be out, and `ctl job cancel {jid}` ends the job"
+            "each restarts services in its turn; `--batch` sets how many may be out, and `ctl job cancel {job_id}` ends the job"
         ),
         ..StepWait::default()
     }

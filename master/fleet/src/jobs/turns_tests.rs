@@ -178,7 +178,7 @@ fn after_a_restart_a_host_counts_as_out_until_it_asks_or_ends() {
 #[test]
 fn a_test_run_restarts_nothing_and_a_step_has_its_own_batches() {
     let with = |function: &str, test: bool, operator: &str, args: Value| Job {
-        jid: job(1),
+        job_id: job(1),
         function: function.to_owned(),
         args_json: args.to_string(),
         test,

@@ -49,7 +49,7 @@ pub(super) async fn promote(
 
 fn job() -> Job {
     Job {
-        jid: halite_proto::ids::JobId::from_number(1),
+        job_id: halite_proto::ids::JobId::from_number(1),
         function: "state.highstate".to_owned(),
         args_json: "{}".to_owned(),
         test: false,
@@ -82,10 +82,10 @@ async fn standby() -> (MasterHost, String) {
     accept(&store, "a").await;
     let job = job();
     store
-        .create_job(&job, &[JobRow::queued(&job.jid, &minion("a"), None)])
+        .create_job(&job, &[JobRow::queued(&job.job_id, &minion("a"), None)])
         .await
         .unwrap();
-    store.mark_sent(&job.jid, &minion("a"), 1).await.unwrap();
+    store.mark_sent(&job.job_id, &minion("a"), 1).await.unwrap();
     let token = Token {
         id: "t".to_owned(),
         secret_sha256: "hash".to_owned(),
@@ -129,7 +129,11 @@ async fn check(host: &MasterHost, ca: &str, case: Option<Boundary>) {
     let store = host.store().await;
     store.check().await.unwrap();
     assert_eq!(store.epoch(), 2, "{case:?}: raised once");
-    let row = store.row(&job().jid, &minion("a")).await.unwrap().unwrap();
+    let row = store
+        .row(&job().job_id, &minion("a"))
+        .await
+        .unwrap()
+        .unwrap();
     assert_eq!(row.state, RowState::Sent, "its minion reports the result");
     assert_eq!(store.tokens().await.unwrap(), []);
     assert_eq!(store.keys().await.unwrap().len(), 1);

@@ -1,6 +1,6 @@
 //! Runs that an operator cancels.
 
-use super::{fresh, jid, run};
+use super::{fresh, job_id, run};
 use crate::{Run, RunStatus};
 
 #[tokio::test]
@@ -8,7 +8,7 @@ async fn a_cancelled_run_names_the_first_operator() {
     let (store, _directory) = &fresh().await;
     store.create_run(&run(11, None), &[]).await.unwrap();
     let cancel = async |number, operator| {
-        let cancelled = store.cancel_run(&jid(number), operator, 7).await;
+        let cancelled = store.cancel_run(&job_id(number), operator, 7).await;
         cancelled.unwrap()
     };
     assert!(cancel(11, "alice").await);
@@ -21,10 +21,12 @@ async fn a_cancelled_run_names_the_first_operator() {
     };
     // Until its step has ended, the run stays open and holds its locks.
     assert_eq!(store.open_runs().await.unwrap(), [wanted]);
-    let end = store.update_run(&jid(11), RunStatus::Cancelled, 1, 8).await;
+    let end = store
+        .update_run(&job_id(11), RunStatus::Cancelled, 1, 8)
+        .await;
     end.unwrap();
     assert!(!cancel(11, "bob").await, "it has ended");
-    let ended = store.run(&jid(11)).await.unwrap().unwrap();
+    let ended = store.run(&job_id(11)).await.unwrap().unwrap();
     assert_eq!(ended.status, RunStatus::Cancelled);
     assert_eq!(ended.cancelled_by.as_deref(), Some("alice"));
     assert!(store.open_runs().await.unwrap().is_empty());

@@ -12,8 +12,8 @@ fn short(id: &JobId) -> String {
 async fn a_repeated_request_finds_its_job() {
     let (store, _directory) = &fresh().await;
     let rows = [
-        JobRow::queued(&jid(1), &minion("a"), Some("{}".to_owned())),
-        JobRow::queued(&jid(1), &minion("b"), None),
+        JobRow::queued(&job_id(1), &minion("a"), Some("{}".to_owned())),
+        JobRow::queued(&job_id(1), &minion("b"), None),
     ];
     assert_eq!(
         store.create_job(&job(1, Some("r")), &rows).await.unwrap(),
@@ -22,14 +22,14 @@ async fn a_repeated_request_finds_its_job() {
     let again = store
         .create_job(
             &job(2, Some("r")),
-            &[JobRow::queued(&jid(2), &minion("a"), None)],
+            &[JobRow::queued(&job_id(2), &minion("a"), None)],
         )
         .await
         .unwrap();
     assert_eq!(again, Created::Existing(job(1, Some("r"))));
-    assert_eq!(store.job(&jid(2)).await.unwrap(), None);
+    assert_eq!(store.job(&job_id(2)).await.unwrap(), None);
     for row in rows {
-        assert_eq!(store.row(&jid(1), &row.minion).await.unwrap(), Some(row));
+        assert_eq!(store.row(&job_id(1), &row.minion).await.unwrap(), Some(row));
     }
     // Without an id every request is new.
     for number in [3, 4] {
@@ -43,23 +43,23 @@ async fn a_repeated_request_finds_its_job() {
         .await
         .unwrap()
         .into_iter()
-        .map(|job| job.jid)
+        .map(|job| job.job_id)
         .collect();
-    assert_eq!(listed, [jid(4), jid(3)]);
+    assert_eq!(listed, [job_id(4), job_id(3)]);
 }
 
 #[tokio::test]
 async fn a_job_that_cannot_be_stored_whole_is_not_stored() {
     let (store, _directory) = &fresh().await;
     let twice = [
-        JobRow::queued(&jid(1), &minion("a"), None),
-        JobRow::queued(&jid(1), &minion("a"), None),
+        JobRow::queued(&job_id(1), &minion("a"), None),
+        JobRow::queued(&job_id(1), &minion("a"), None),
     ];
     store
         .create_job(&job(1, Some("r")), &twice)
         .await
         .unwrap_err();
-    assert_eq!(store.job(&jid(1)).await.unwrap(), None);
+    assert_eq!(store.job(&job_id(1)).await.unwrap(), None);
     assert_eq!(
         store
             .create_job(&job(1, Some("r")), &twice[..1])
@@ -73,36 +73,46 @@ async fn a_job_that_cannot_be_stored_whole_is_not_stored() {
 async fn a_row_only_moves_forward() {
     let (store, _directory) = &fresh().await;
     let rows = [
-        JobRow::queued(&jid(1), &minion("a"), None),
-        JobRow::queued(&jid(1), &minion("b"), None),
-        JobRow::queued(&jid(1), &minion("c"), None),
+        JobRow::queued(&job_id(1), &minion("a"), None),
+        JobRow::queued(&job_id(1), &minion("b"), None),
+        JobRow::queued(&job_id(1), &minion("c"), None),
     ];
     store.create_job(&job(1, None), &rows).await.unwrap();
-    assert!(store.mark_sent(&jid(1), &minion("a"), 20).await.unwrap());
-    assert!(!store.mark_sent(&jid(1), &minion("a"), 21).await.unwrap());
-    assert!(store.mark_started(&jid(1), &minion("a"), 30).await.unwrap());
-    assert!(!store.mark_started(&jid(1), &minion("a"), 31).await.unwrap());
-    assert!(!store.mark_sent(&jid(1), &minion("a"), 32).await.unwrap());
+    assert!(store.mark_sent(&job_id(1), &minion("a"), 20).await.unwrap());
+    assert!(!store.mark_sent(&job_id(1), &minion("a"), 21).await.unwrap());
     assert!(
         store
-            .record_return(&jid(1), &minion("a"), &answer(0))
+            .mark_started(&job_id(1), &minion("a"), 30)
             .await
             .unwrap()
     );
     assert!(
         !store
-            .record_return(&jid(1), &minion("a"), &answer(1))
+            .mark_started(&job_id(1), &minion("a"), 31)
+            .await
+            .unwrap()
+    );
+    assert!(!store.mark_sent(&job_id(1), &minion("a"), 32).await.unwrap());
+    assert!(
+        store
+            .record_return(&job_id(1), &minion("a"), &answer(0))
+            .await
+            .unwrap()
+    );
+    assert!(
+        !store
+            .record_return(&job_id(1), &minion("a"), &answer(1))
             .await
             .unwrap(),
         "a repeated return changes nothing"
     );
     assert!(
         !store
-            .mark_lost(&jid(1), &minion("a"), "late", 60)
+            .mark_lost(&job_id(1), &minion("a"), "late", 60)
             .await
             .unwrap()
     );
-    let row = store.row(&jid(1), &minion("a")).await.unwrap().unwrap();
+    let row = store.row(&job_id(1), &minion("a")).await.unwrap().unwrap();
     assert_eq!(
         (row.state, row.retcode, row.sent, row.started),
         (RowState::Returned, Some(0), Some(20), Some(30))
@@ -115,38 +125,43 @@ async fn a_row_only_moves_forward() {
     store
         .create_job(
             &job(7, None),
-            &[JobRow::queued(&jid(7), &minion("a"), None)],
+            &[JobRow::queued(&job_id(7), &minion("a"), None)],
         )
         .await
         .unwrap();
     assert!(
         store
-            .mark_interrupted(&jid(7), &minion("a"), "forgotten", 60)
+            .mark_interrupted(&job_id(7), &minion("a"), "forgotten", 60)
             .await
             .unwrap()
     );
-    let row = store.row(&jid(7), &minion("a")).await.unwrap().unwrap();
+    let row = store.row(&job_id(7), &minion("a")).await.unwrap().unwrap();
     assert_eq!((row.state, row.retcode), (RowState::Lost, Some(2)));
-    store.finish_job(&jid(7), 1, 60).await.unwrap();
+    store.finish_job(&job_id(7), 1, 60).await.unwrap();
     assert!(
         store
-            .record_return(&jid(7), &minion("a"), &answer(0))
+            .record_return(&job_id(7), &minion("a"), &answer(0))
             .await
             .unwrap()
     );
-    let finished = store.job(&jid(7)).await.unwrap().unwrap();
+    let finished = store.job(&job_id(7)).await.unwrap().unwrap();
     assert_eq!(finished.retcode, Some(0));
     // Started without a record that it was sent; expired; answered nevertheless.
-    assert!(store.mark_started(&jid(1), &minion("b"), 30).await.unwrap());
     assert!(
         store
-            .mark_lost(&jid(1), &minion("b"), "no answer", 60)
+            .mark_started(&job_id(1), &minion("b"), 30)
+            .await
+            .unwrap()
+    );
+    assert!(
+        store
+            .mark_lost(&job_id(1), &minion("b"), "no answer", 60)
             .await
             .unwrap()
     );
     assert_eq!(
         store
-            .row(&jid(1), &minion("b"))
+            .row(&job_id(1), &minion("b"))
             .await
             .unwrap()
             .unwrap()
@@ -155,13 +170,13 @@ async fn a_row_only_moves_forward() {
     );
     assert!(
         store
-            .record_return(&jid(1), &minion("b"), &answer(2))
+            .record_return(&job_id(1), &minion("b"), &answer(2))
             .await
             .unwrap()
     );
     assert_eq!(
         store
-            .row(&jid(1), &minion("b"))
+            .row(&job_id(1), &minion("b"))
             .await
             .unwrap()
             .unwrap()
@@ -170,13 +185,13 @@ async fn a_row_only_moves_forward() {
     );
     assert!(
         !store
-            .record_return(&jid(1), &minion("unknown"), &answer(0))
+            .record_return(&job_id(1), &minion("unknown"), &answer(0))
             .await
             .unwrap()
     );
     assert!(
         !store
-            .record_return(&jid(9), &minion("a"), &answer(0))
+            .record_return(&job_id(9), &minion("a"), &answer(0))
             .await
             .unwrap()
     );
@@ -190,15 +205,15 @@ async fn open_jobs_and_rows_are_found_after_a_restart() {
             .create_job(
                 &job(number, None),
                 &[
-                    JobRow::queued(&jid(number), &minion("a"), None),
-                    JobRow::queued(&jid(number), &minion("b"), None),
+                    JobRow::queued(&job_id(number), &minion("a"), None),
+                    JobRow::queued(&job_id(number), &minion("b"), None),
                 ],
             )
             .await
             .unwrap();
     }
     store
-        .record_return(&jid(1), &minion("a"), &answer(0))
+        .record_return(&job_id(1), &minion("a"), &answer(0))
         .await
         .unwrap();
     let open: Vec<JobId> = store
@@ -206,13 +221,13 @@ async fn open_jobs_and_rows_are_found_after_a_restart() {
         .await
         .unwrap()
         .into_iter()
-        .map(|row| row.jid)
+        .map(|row| row.job_id)
         .collect();
-    assert_eq!(open, [jid(2)]);
+    assert_eq!(open, [job_id(2)]);
     assert_eq!(store.open_parts(&[minion("b")]).await.unwrap().len(), 2);
     assert_eq!(store.open_jobs().await.unwrap().len(), 2);
-    store.finish_job(&jid(1), 1, 70).await.unwrap();
-    let finished = store.job(&jid(1)).await.unwrap().unwrap();
+    store.finish_job(&job_id(1), 1, 70).await.unwrap();
+    let finished = store.job(&job_id(1)).await.unwrap().unwrap();
     assert_eq!(
         (finished.status, finished.retcode, finished.finished),
         (JobStatus::Finished, Some(1), Some(70))
@@ -225,38 +240,38 @@ async fn the_last_return_finishes_its_job() {
     let (store, _directory) = &fresh().await;
     for number in [1, 2] {
         let rows = [
-            JobRow::queued(&jid(number), &minion("a"), None),
-            JobRow::queued(&jid(number), &minion("b"), None),
+            JobRow::queued(&job_id(number), &minion("a"), None),
+            JobRow::queued(&job_id(number), &minion("b"), None),
         ];
         store.create_job(&job(number, None), &rows).await.unwrap();
         assert!(
             store
-                .record_last_return(&jid(number), &minion("a"), &answer(0))
+                .record_last_return(&job_id(number), &minion("a"), &answer(0))
                 .await
                 .unwrap()
         );
         assert_eq!(
-            store.job(&jid(number)).await.unwrap(),
+            store.job(&job_id(number)).await.unwrap(),
             Some(job(number, None)),
             "b has not answered"
         );
     }
     assert!(
         store
-            .record_last_return(&jid(1), &minion("b"), &answer(0))
+            .record_last_return(&job_id(1), &minion("b"), &answer(0))
             .await
             .unwrap()
     );
     assert!(
         !store
-            .record_last_return(&jid(1), &minion("b"), &answer(3))
+            .record_last_return(&job_id(1), &minion("b"), &answer(3))
             .await
             .unwrap(),
         "a repeated return"
     );
     assert!(
         store
-            .record_last_return(&jid(2), &minion("b"), &answer(3))
+            .record_last_return(&job_id(2), &minion("b"), &answer(3))
             .await
             .unwrap()
     );
@@ -267,12 +282,12 @@ async fn the_last_return_finishes_its_job() {
             finished: Some(50),
             ..job(number, None)
         };
-        assert_eq!(store.job(&jid(number)).await.unwrap(), Some(finished));
-        assert_eq!(store.parts(&jid(number)).await.unwrap().len(), 2);
+        assert_eq!(store.job(&job_id(number)).await.unwrap(), Some(finished));
+        assert_eq!(store.parts(&job_id(number)).await.unwrap().len(), 2);
     }
     assert!(
         !store
-            .record_last_return(&jid(9), &minion("a"), &answer(0))
+            .record_last_return(&job_id(9), &minion("a"), &answer(0))
             .await
             .unwrap()
     );
@@ -288,16 +303,19 @@ async fn old_jobs_go_and_what_is_open_stays() {
             ..job(number, None)
         };
         store
-            .create_job(&job, &[JobRow::queued(&jid(number), &minion(name), None)])
+            .create_job(
+                &job,
+                &[JobRow::queued(&job_id(number), &minion(name), None)],
+            )
             .await
             .unwrap();
     };
     let answered = async |number: u64, ended: Millis| {
         store
-            .record_return(&jid(number), &minion("a"), &answer(0))
+            .record_return(&job_id(number), &minion("a"), &answer(0))
             .await
             .unwrap();
-        store.finish_job(&jid(number), 0, ended).await.unwrap();
+        store.finish_job(&job_id(number), 0, ended).await.unwrap();
     };
     store
         .create_run(&run(92, None), &[step(92, 0)])
@@ -308,19 +326,19 @@ async fn old_jobs_go_and_what_is_open_stays() {
         .await
         .unwrap();
     store
-        .update_run(&jid(91), RunStatus::Succeeded, 1, 20)
+        .update_run(&job_id(91), RunStatus::Succeeded, 1, 20)
         .await
         .unwrap();
-    let of_run = |number| format!("run:{}", jid(number));
+    let of_run = |number| format!("run:{}", job_id(number));
     for (number, operator) in [(1, "root".to_owned()), (3, of_run(92)), (4, of_run(91))] {
         made(number, &operator, "a").await;
         answered(number, 20).await;
     }
     let lost = async |number: u64, name: &str| {
-        let jid = jid(number);
-        let is_lost = store.mark_lost(&jid, &minion(name), "away", 20).await;
+        let job_id = job_id(number);
+        let is_lost = store.mark_lost(&job_id, &minion(name), "away", 20).await;
         assert!(is_lost.unwrap());
-        store.finish_job(&jid, 1, 20).await.unwrap();
+        store.finish_job(&job_id, 1, 20).await.unwrap();
     };
     // Never sent, so that no answer comes.
     made(2, "root", "a").await;
@@ -330,7 +348,7 @@ async fn old_jobs_go_and_what_is_open_stays() {
     made(5, "root", "a").await;
     for (number, name) in [(6, "a"), (7, "gone")] {
         made(number, "root", name).await;
-        let sent = store.mark_sent(&jid(number), &minion(name), 10).await;
+        let sent = store.mark_sent(&job_id(number), &minion(name), 10).await;
         assert!(sent.unwrap());
         lost(number, name).await;
     }
@@ -343,7 +361,7 @@ async fn old_jobs_go_and_what_is_open_stays() {
         let jobs = store.jobs(99).await.unwrap();
         jobs.into_iter()
             .rev()
-            .map(|job| short(&job.jid))
+            .map(|job| short(&job.job_id))
             .collect::<Vec<_>>()
             .join(" ")
     };
@@ -363,10 +381,10 @@ async fn old_jobs_go_and_what_is_open_stays() {
         "one job and one run at a time"
     );
     assert_eq!(left().await, "02 03 04 05 06 07 08 09");
-    assert_eq!(store.run(&jid(91)).await.unwrap(), None);
+    assert_eq!(store.run(&job_id(91)).await.unwrap(), None);
     assert!(
-        store.steps(&jid(91)).await.unwrap().is_empty()
-            && store.parts(&jid(1)).await.unwrap().is_empty()
+        store.steps(&job_id(91)).await.unwrap().is_empty()
+            && store.parts(&job_id(1)).await.unwrap().is_empty()
     );
     assert_eq!(store.prune_jobs(100, 1, 99).await.unwrap(), 3);
     assert_eq!(
@@ -374,15 +392,15 @@ async fn old_jobs_go_and_what_is_open_stays() {
         "03 05 06 08 09",
         "the last one stays, however old"
     );
-    assert_eq!(store.run(&jid(92)).await.unwrap(), Some(run(92, None)));
+    assert_eq!(store.run(&job_id(92)).await.unwrap(), Some(run(92, None)));
 
     // The reasons that held them back are gone.
     store
-        .update_run(&jid(92), RunStatus::Failed, 1, 20)
+        .update_run(&job_id(92), RunStatus::Failed, 1, 20)
         .await
         .unwrap();
     store
-        .record_return(&jid(6), &minion("a"), &answer(0))
+        .record_return(&job_id(6), &minion("a"), &answer(0))
         .await
         .unwrap();
     store.create_run(&run(93, None), &[]).await.unwrap();
@@ -402,16 +420,19 @@ async fn of_which_bundles_a_minion_has_something_outlives_its_jobs() {
             ..job(number, None)
         };
         store
-            .create_job(&job, &[JobRow::queued(&jid(number), &minion("a"), None)])
+            .create_job(&job, &[JobRow::queued(&job_id(number), &minion("a"), None)])
             .await
             .unwrap();
     };
     let returned = async |number: u64, retcode: i32| {
         store
-            .record_return(&jid(number), &minion("a"), &answer(retcode))
+            .record_return(&job_id(number), &minion("a"), &answer(retcode))
             .await
             .unwrap();
-        store.finish_job(&jid(number), retcode, 20).await.unwrap();
+        store
+            .finish_job(&job_id(number), retcode, 20)
+            .await
+            .unwrap();
     };
     let known = async || {
         let known = store.minion_bundles().await.unwrap();
@@ -420,7 +441,7 @@ async fn of_which_bundles_a_minion_has_something_outlives_its_jobs() {
             format!(
                 "{}:{}:{}",
                 known.bundle,
-                short(&known.jid),
+                short(&known.job_id),
                 known.highstate.as_ref().map(short).unwrap_or_default()
             )
         };
@@ -429,7 +450,7 @@ async fn of_which_bundles_a_minion_has_something_outlives_its_jobs() {
     store
         .create_job(
             &job(0, None),
-            &[JobRow::queued(&jid(0), &minion("a"), None)],
+            &[JobRow::queued(&job_id(0), &minion("a"), None)],
         )
         .await
         .unwrap();
@@ -450,7 +471,7 @@ async fn of_which_bundles_a_minion_has_something_outlives_its_jobs() {
     made(4, "state.apply", "C", false).await;
     assert!(
         store
-            .record_last_return(&jid(4), &minion("a"), &answer(0))
+            .record_last_return(&job_id(4), &minion("a"), &answer(0))
             .await
             .unwrap()
     );
@@ -460,19 +481,19 @@ async fn of_which_bundles_a_minion_has_something_outlives_its_jobs() {
     made(6, "state.apply", "A", false).await;
     assert!(
         store
-            .record_last_return(&jid(5), &minion("a"), &answer(0))
+            .record_last_return(&job_id(5), &minion("a"), &answer(0))
             .await
             .unwrap()
     );
     assert_eq!(known().await, "A:06:02 B:05:05");
     store
-        .record_return(&jid(6), &minion("a"), &answer(0))
+        .record_return(&job_id(6), &minion("a"), &answer(0))
         .await
         .unwrap();
-    store.finish_job(&jid(6), 0, 20).await.unwrap();
+    store.finish_job(&job_id(6), 0, 20).await.unwrap();
     store.create_job(&job(99, None), &[]).await.unwrap();
     assert!(store.prune_jobs(100, 1, 99).await.unwrap() >= 5);
-    assert_eq!(store.job(&jid(5)).await.unwrap(), None);
+    assert_eq!(store.job(&job_id(5)).await.unwrap(), None);
     store.put_key(&key("a", KeyState::Accepted)).await.unwrap();
     store.delete_key(&minion("a")).await.unwrap();
     assert_eq!(known().await, "A:06:02 B:05:05");

@@ -12,7 +12,7 @@ mod unused;
 
 use halite_proto::ids::JobId;
 
-use super::samples::{answer, fresh, jid, job, key, run, step, token};
+use super::samples::{answer, fresh, job, job_id, key, run, step, token};
 use super::*;
 use crate::samples::minion;
 
@@ -87,7 +87,7 @@ async fn certificates_and_revocations_are_recorded() {
         ca: "kubernetes".to_owned(),
         subject: "CN=x".to_owned(),
         owner: "a".to_owned(),
-        job: Some(jid(1)),
+        job: Some(job_id(1)),
         tag: "t".to_owned(),
         created,
         not_after: 100,
@@ -128,7 +128,7 @@ async fn runs_and_steps_are_kept() {
     );
     let again = store.create_run(&run(12, Some("q")), &[]).await.unwrap();
     assert_eq!(again, Created::Existing(run(11, Some("q"))));
-    assert_eq!(store.steps(&jid(11)).await.unwrap(), steps);
+    assert_eq!(store.steps(&job_id(11)).await.unwrap(), steps);
     let done = Step {
         status: StepStatus::Succeeded,
         detail_json: "{\"job\":\"1\"}".to_owned(),
@@ -137,9 +137,9 @@ async fn runs_and_steps_are_kept() {
         ..step(11, 0)
     };
     store.put_step(&done).await.unwrap();
-    assert_eq!(store.steps(&jid(11)).await.unwrap(), [done, step(11, 1)]);
+    assert_eq!(store.steps(&job_id(11)).await.unwrap(), [done, step(11, 1)]);
     store
-        .update_run(&jid(11), RunStatus::Running, 1, 8)
+        .update_run(&job_id(11), RunStatus::Running, 1, 8)
         .await
         .unwrap();
     let open = store.open_runs().await.unwrap();
@@ -152,12 +152,12 @@ async fn runs_and_steps_are_kept() {
         }]
     );
     store
-        .update_run(&jid(11), RunStatus::Failed, 1, 9)
+        .update_run(&job_id(11), RunStatus::Failed, 1, 9)
         .await
         .unwrap();
     assert!(store.open_runs().await.unwrap().is_empty());
     assert_eq!(
-        store.run(&jid(11)).await.unwrap().unwrap().status,
+        store.run(&job_id(11)).await.unwrap().unwrap().status,
         RunStatus::Failed
     );
     store.create_run(&run(13, None), &[]).await.unwrap();
@@ -168,7 +168,7 @@ async fn runs_and_steps_are_kept() {
         .into_iter()
         .map(|run| run.id)
         .collect();
-    assert_eq!(listed, [jid(13), jid(11)]);
+    assert_eq!(listed, [job_id(13), job_id(11)]);
 }
 
 #[tokio::test]

@@ -7,13 +7,14 @@ use crate::samples::minion;
 async fn parts_and_returns_are_those_of_the_job() {
     let (store, _directory) = &fresh().await;
     let low = Some("{}".to_owned());
-    let of =
-        |number| ["a", "b", "c"].map(|id| JobRow::queued(&jid(number), &minion(id), low.clone()));
+    let of = |number| {
+        ["a", "b", "c"].map(|id| JobRow::queued(&job_id(number), &minion(id), low.clone()))
+    };
     for number in [1, 2] {
         let stored = store.create_job(&job(number, None), &of(number)).await;
         stored.unwrap();
     }
-    let (one, b) = (jid(1), minion("b"));
+    let (one, b) = (job_id(1), minion("b"));
     assert!(store.record_return(&one, &b, &answer(3)).await.unwrap());
     let c = minion("c");
     assert!(store.mark_lost(&one, &c, "no answer", 60).await.unwrap());

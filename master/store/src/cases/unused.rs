@@ -1,7 +1,7 @@
 //! Data that no record needs any more.
 
 use super::super::*;
-use super::{answer, fresh, jid, job, token};
+use super::{answer, fresh, job, job_id, token};
 use crate::samples::minion;
 
 const DAY: Millis = 24 * 60 * 60 * 1000;
@@ -21,12 +21,12 @@ async fn what_no_record_needs_goes() {
     for (number, names) in [(1, "open"), (2, "ended")] {
         let row = JobRow {
             low_json: Some(format!("{{\"source\": \"blob:{names}\"}}")),
-            ..JobRow::queued(&jid(number), &minion("a"), None)
+            ..JobRow::queued(&job_id(number), &minion("a"), None)
         };
         store.create_job(&job(number, None), &[row]).await.unwrap();
     }
     store
-        .record_return(&jid(2), &minion("a"), &answer(0))
+        .record_return(&job_id(2), &minion("a"), &answer(0))
         .await
         .unwrap();
     let admin = "operator:alice";
@@ -47,7 +47,7 @@ async fn what_no_record_needs_goes() {
             ca: "kubernetes".to_owned(),
             subject: "CN=x".to_owned(),
             owner: owner.to_owned(),
-            job: Some(jid(1)),
+            job: Some(job_id(1)),
             tag: tag.to_owned(),
             created: NOW - age * DAY,
             not_after: NOW + left,
@@ -87,7 +87,7 @@ async fn what_no_record_needs_goes() {
         assert_eq!(found.is_some(), there, "{sha256}");
     }
     let low = async |number| {
-        let row = store.row(&jid(number), &minion("a")).await.unwrap();
+        let row = store.row(&job_id(number), &minion("a")).await.unwrap();
         row.unwrap().low_json
     };
     assert!(low(1).await.is_some() && low(2).await.is_none());

@@ -13,7 +13,7 @@ type Outcome<T> = Result<T, StoreError>;
 
 pub(super) async fn write_return(
     to: &mut SqliteConnection,
-    jid: &JobId,
+    job_id: &JobId,
     minion: &MinionId,
     answer: &StoredAnswer,
 ) -> Outcome<bool> {
@@ -25,7 +25,7 @@ pub(super) async fn write_return(
     .bind(answer.retcode)
     .bind(&answer.error)
     .bind(answer.when)
-    .bind(jid.as_str())
+    .bind(job_id.as_str())
     .bind(minion.as_str())
     .execute(&mut *to)
     .await?;
@@ -37,18 +37,22 @@ pub(super) async fn write_return(
                SELECT 1 FROM job_rows WHERE job_rows.jid = jobs.jid AND (state <> 'returned' OR retcode <> 0)) \
              WHERE jid = ? AND status = 'finished'",
         )
-        .bind(jid.as_str())
+        .bind(job_id.as_str())
         .execute(&mut *to)
         .await?;
     }
     if first && answer.retcode == 0 {
-        note_highstate(to, jid, minion).await?;
+        note_highstate(to, job_id, minion).await?;
     }
     Ok(first)
 }
 
 /// Finishes a job once all answers have arrived.
-pub(super) async fn finish_job(to: &mut SqliteConnection, jid: &JobId, now: Millis) -> Outcome<()> {
+pub(super) async fn finish_job(
+    to: &mut SqliteConnection,
+    job_id: &JobId,
+    now: Millis,
+) -> Outcome<()> {
     sqlx::query(
         "UPDATE jobs SET status = 'finished', finished = ?, retcode = EXISTS ( \
            SELECT 1 FROM job_rows WHERE job_rows.jid = jobs.jid AND (state <> 'returned' OR retcode <> 0)) \
@@ -56,19 +60,23 @@ pub(super) async fn finish_job(to: &mut SqliteConnection, jid: &JobId, now: Mill
            SELECT 1 FROM job_rows WHERE job_rows.jid = jobs.jid AND state IN ('queued', 'sent', 'started'))",
     )
     .bind(now)
-    .bind(jid.as_str())
+    .bind(job_id.as_str())
     .execute(to)
     .await?;
     Ok(())
 }
 
 /// A successful highstate leaves nothing of the previous bundles on the minion.
-async fn note_highstate(to: &mut SqliteConnection, jid: &JobId, minion: &MinionId) -> Outcome<()> {
+async fn note_highstate(
+    to: &mut SqliteConnection,
+    job_id: &JobId,
+    minion: &MinionId,
+) -> Outcome<()> {
     let bundle: Option<Option<String>> = sqlx::query_scalar(
         "SELECT coalesce(job_rows.bundle, jobs.bundle) FROM jobs JOIN job_rows ON job_rows.jid = jobs.jid \
          WHERE jobs.jid = ? AND minion = ? AND function = 'state.highstate' AND test = 0",
     )
-    .bind(jid.as_str())
+    .bind(job_id.as_str())
     .bind(minion.as_str())
     .fetch_optional(&mut *to)
     .await?;
@@ -77,7 +85,7 @@ async fn note_highstate(to: &mut SqliteConnection, jid: &JobId, minion: &MinionI
     };
     sqlx::query("DELETE FROM minion_bundles WHERE minion = ? AND jid < ?")
         .bind(minion.as_str())
-        .bind(jid.as_str())
+        .bind(job_id.as_str())
         .execute(&mut *to)
         .await?;
     // A highstate that expired may be answered after its successor.
@@ -85,7 +93,7 @@ async fn note_highstate(to: &mut SqliteConnection, jid: &JobId, minion: &MinionI
         "UPDATE minion_bundles SET highstate = ?1 \
          WHERE minion = ?2 AND bundle = ?3 AND coalesce(highstate, '') < ?1",
     )
-    .bind(jid.as_str())
+    .bind(job_id.as_str())
     .bind(minion.as_str())
     .bind(bundle)
     .execute(to)
@@ -113,7 +121,7 @@ impl Store {
              status, retcode, finished, bundle, minion_order, boot, boot_deadline) \
              VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
         )
-        .bind(job.jid.as_str())
+        .bind(job.job_id.as_str())
         .bind(&job.function)
         .bind(&job.args_json)
         .bind(job.test)
@@ -137,7 +145,7 @@ impl Store {
                 "INSERT INTO job_rows (jid, minion, state, return_json, retcode, error, sent, started, ended, bundle) \
                  VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
             )
-            .bind(row.jid.as_str())
+            .bind(row.job_id.as_str())
             .bind(row.minion.as_str())
             .bind(row.state.as_str())
             .bind(&row.return_json)
@@ -151,7 +159,7 @@ impl Store {
             .await?;
             if let Some(low_json) = &row.low_json {
                 sqlx::query("INSERT INTO low_states (jid, minion, low_json) VALUES (?, ?, ?)")
-                    .bind(row.jid.as_str())
+                    .bind(row.job_id.as_str())
                     .bind(row.minion.as_str())
                     .bind(low_json)
                     .execute(&mut *write)
@@ -165,7 +173,7 @@ impl Store {
                 )
                 .bind(row.minion.as_str())
                 .bind(bundle)
-                .bind(job.jid.as_str())
+                .bind(job.job_id.as_str())
                 .execute(&mut *write)
                 .await?;
             }
@@ -175,9 +183,9 @@ impl Store {
     }
 
     /// A job.
-    pub async fn job(&self, jid: &JobId) -> Outcome<Option<Job>> {
+    pub async fn job(&self, job_id: &JobId) -> Outcome<Option<Job>> {
         Ok(sqlx::query_as("SELECT * FROM jobs WHERE jid = ?")
-            .bind(jid.as_str())
+            .bind(job_id.as_str())
             .fetch_optional(&self.reader)
             .await?)
     }
@@ -202,48 +210,48 @@ impl Store {
     }
 
     /// A job's parts, by minion.
-    pub async fn parts(&self, jid: &JobId) -> Outcome<Vec<StoredPart>> {
+    pub async fn parts(&self, job_id: &JobId) -> Outcome<Vec<StoredPart>> {
         Ok(sqlx::query_as(
             "SELECT minion, state, retcode, error, ended FROM job_rows WHERE jid = ? ORDER BY minion",
         )
-        .bind(jid.as_str())
+        .bind(job_id.as_str())
         .fetch_all(&self.reader)
         .await?)
     }
 
     /// A job's rows of these minions, sorted by minion, with their returns; their low states are
     /// not read.
-    pub async fn returns(&self, jid: &JobId, of: &[MinionId]) -> Outcome<Vec<JobRow>> {
+    pub async fn returns(&self, job_id: &JobId, of: &[MinionId]) -> Outcome<Vec<JobRow>> {
         Ok(sqlx::query_as(
             "SELECT jid, minion, NULL AS low_json, state, return_json, retcode, error, sent, started, ended, bundle \
              FROM job_rows WHERE jid = ? AND minion IN (SELECT value FROM json_each(?)) ORDER BY minion",
         )
-        .bind(jid.as_str())
+        .bind(job_id.as_str())
         .bind(json(of)?)
         .fetch_all(&self.reader)
         .await?)
     }
 
     /// One row.
-    pub async fn row(&self, jid: &JobId, minion: &MinionId) -> Outcome<Option<JobRow>> {
+    pub async fn row(&self, job_id: &JobId, minion: &MinionId) -> Outcome<Option<JobRow>> {
         Ok(sqlx::query_as(
             "SELECT job_rows.jid, job_rows.minion, coalesce(low_states.low_json, job_rows.low_json) AS low_json, \
              state, return_json, retcode, error, sent, started, ended, bundle \
              FROM job_rows LEFT JOIN low_states USING (jid, minion) \
              WHERE job_rows.jid = ? AND job_rows.minion = ?",
         )
-        .bind(jid.as_str())
+        .bind(job_id.as_str())
         .bind(minion.as_str())
         .fetch_optional(&self.reader)
         .await?)
     }
 
     /// One part of a job.
-    pub async fn part(&self, jid: &JobId, minion: &MinionId) -> Outcome<Option<StoredPart>> {
+    pub async fn part(&self, job_id: &JobId, minion: &MinionId) -> Outcome<Option<StoredPart>> {
         Ok(sqlx::query_as(
             "SELECT minion, state, retcode, error, ended FROM job_rows WHERE jid = ? AND minion = ?",
         )
-        .bind(jid.as_str())
+        .bind(job_id.as_str())
         .bind(minion.as_str())
         .fetch_optional(&self.reader)
         .await?)
@@ -277,12 +285,12 @@ impl Store {
     }
 
     /// Marks a job as finished, with its overall return code.
-    pub async fn finish_job(&self, jid: &JobId, retcode: i32, now: Millis) -> Outcome<()> {
+    pub async fn finish_job(&self, job_id: &JobId, retcode: i32, now: Millis) -> Outcome<()> {
         let mut write = self.writer.begin().await?;
         sqlx::query("UPDATE jobs SET status = 'finished', retcode = ?, finished = ? WHERE jid = ?")
             .bind(retcode)
             .bind(now)
-            .bind(jid.as_str())
+            .bind(job_id.as_str())
             .execute(&mut *write)
             .await?;
         write.commit().await?;

@@ -7,7 +7,7 @@ use tempfile::TempDir;
 use super::tests::fresh;
 use super::{Store, raise_epoch};
 use crate::records::{KeyState, Operator, RowState, StoredAnswer, StoredKey};
-use crate::samples::jid;
+use crate::samples::job_id;
 use crate::samples::minion;
 use crate::{JobRow, StoreError, samples};
 
@@ -22,12 +22,12 @@ async fn go_back(store: Store, directory: &TempDir) -> Store {
 #[tokio::test]
 async fn a_store_that_goes_back_raises_the_epoch_and_does_nothing_again() {
     let (store, directory) = fresh().await;
-    let row = |minion: &str| JobRow::queued(&jid(1), &crate::samples::minion(minion), None);
+    let row = |minion: &str| JobRow::queued(&job_id(1), &crate::samples::minion(minion), None);
     store
         .create_job(&samples::job(1, None), &[row("a"), row("b"), row("c")])
         .await
         .unwrap();
-    store.mark_sent(&jid(1), &minion("b"), 3).await.unwrap();
+    store.mark_sent(&job_id(1), &minion("b"), 3).await.unwrap();
     let answer = StoredAnswer {
         retcode: 0,
         return_json: "1".into(),
@@ -35,7 +35,7 @@ async fn a_store_that_goes_back_raises_the_epoch_and_does_nothing_again() {
         when: 4,
     };
     store
-        .record_return(&jid(1), &minion("c"), &answer)
+        .record_return(&job_id(1), &minion("c"), &answer)
         .await
         .unwrap();
     store
@@ -59,14 +59,14 @@ async fn a_store_that_goes_back_raises_the_epoch_and_does_nothing_again() {
     assert!(store.open_jobs().await.unwrap().is_empty());
     assert!(store.open_runs().await.unwrap().is_empty());
     assert!(store.tokens().await.unwrap().is_empty());
-    let rows = store.parts(&jid(1)).await.unwrap();
+    let rows = store.parts(&job_id(1)).await.unwrap();
     let states: Vec<RowState> = rows.iter().map(|row| row.state).collect();
     assert_eq!(states, [RowState::Lost, RowState::Lost, RowState::Returned]);
     assert!(rows[0].error.contains("went back to an earlier state"));
     // A true return still counts.
     assert!(
         store
-            .record_return(&jid(1), &minion("b"), &answer)
+            .record_return(&job_id(1), &minion("b"), &answer)
             .await
             .unwrap()
     );

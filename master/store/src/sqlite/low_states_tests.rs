@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::atomic::Ordering;
 
 use super::tests::of_version;
-use crate::samples::{answer, fresh, jid, job, minion};
+use crate::samples::{answer, fresh, job, job_id, minion};
 use crate::{Job, JobRow, Millis, OpenPart, RowState, Store};
 
 /// The number of minions of a job.
@@ -25,7 +25,7 @@ async fn a_part_writes_its_low_state_once() {
     let names: Vec<String> = (0..MINIONS).map(|number| format!("m{number}")).collect();
     let rows: Vec<JobRow> = names
         .iter()
-        .map(|name| JobRow::queued(&jid(1), &minion(name), low(name)))
+        .map(|name| JobRow::queued(&job_id(1), &minion(name), low(name)))
         .collect();
     let before = store.log_pages();
     store.create_job(&job(1, None), &rows).await.unwrap();
@@ -36,9 +36,9 @@ async fn a_part_writes_its_low_state_once() {
     let before = store.log_pages();
     for name in &names {
         let minion = minion(name);
-        assert!(store.mark_sent(&jid(1), &minion, 1).await.unwrap());
-        assert!(store.mark_started(&jid(1), &minion, 2).await.unwrap());
-        let stored = store.record_return(&jid(1), &minion, &answer(0)).await;
+        assert!(store.mark_sent(&job_id(1), &minion, 1).await.unwrap());
+        assert!(store.mark_started(&job_id(1), &minion, 2).await.unwrap());
+        let stored = store.record_return(&job_id(1), &minion, &answer(0)).await;
         assert!(stored.unwrap());
     }
     let written = store.log_pages() - before;
@@ -48,7 +48,7 @@ async fn a_part_writes_its_low_state_once() {
         "{MINIONS} parts of {} pages wrote {written} pages",
         LOW / PAGE
     );
-    let row = store.row(&jid(1), &minion("m7")).await.unwrap().unwrap();
+    let row = store.row(&job_id(1), &minion("m7")).await.unwrap().unwrap();
     assert_eq!((row.state, row.low_json), (RowState::Returned, low("m7")));
 }
 
@@ -57,18 +57,23 @@ async fn the_removal_of_low_states_does_not_write_the_returns_again() {
     let (store, _directory) = fresh().await;
     let _no_checkpoint = store.log().hold().await;
     for number in 1..=10 {
-        let row = JobRow::queued(&jid(number), &minion("a"), low("a"));
+        let row = JobRow::queued(&job_id(number), &minion("a"), low("a"));
         store.create_job(&job(number, None), &[row]).await.unwrap();
         let mut answer = answer(0);
         answer.return_json = "x".repeat(LOW);
-        let (jid, minion) = (jid(number), minion("a"));
-        assert!(store.record_return(&jid, &minion, &answer).await.unwrap());
+        let (job_id, minion) = (job_id(number), minion("a"));
+        assert!(
+            store
+                .record_return(&job_id, &minion, &answer)
+                .await
+                .unwrap()
+        );
     }
     let before = store.log_pages();
     assert_eq!(store.prune_unused(2 * DAY, 100).await.unwrap(), 10);
     let written = store.log_pages() - before;
     assert!(written <= 40, "10 removed low states wrote {written} pages");
-    let row = store.row(&jid(1), &minion("a")).await.unwrap().unwrap();
+    let row = store.row(&job_id(1), &minion("a")).await.unwrap().unwrap();
     assert_eq!((row.low_json, row.return_json.unwrap().len()), (None, LOW));
 }
 
@@ -78,14 +83,14 @@ async fn put_inline(earlier: &sqlx::SqlitePool, job: &Job, state: &str, ended: O
         "INSERT INTO jobs (jid, function, args_json, test, operator, target, minions, created, status) \
          VALUES (?, 'state.apply', '{}', 0, 'root', '*', '[\"a\"]', 1, 'running')",
     )
-    .bind(job.jid.as_str())
+    .bind(job.job_id.as_str())
     .execute(earlier)
     .await
     .unwrap();
     sqlx::query(
         "INSERT INTO job_rows (jid, minion, low_json, state, error, ended) VALUES (?, 'a', ?, ?, '', ?)",
     )
-    .bind(job.jid.as_str())
+    .bind(job.job_id.as_str())
     .bind(low("a"))
     .bind(state)
     .bind(ended)
@@ -108,15 +113,15 @@ async fn a_store_of_an_earlier_version_keeps_its_low_states_in_place() {
     let written = store.log_pages();
     assert!(written <= 30, "the upgrade wrote {written} pages");
     let part = OpenPart {
-        jid: jid(1),
+        job_id: job_id(1),
         minion: minion("a"),
         state: RowState::Queued,
         has_low_state: true,
     };
     assert_eq!(store.open_parts(&[minion("a")]).await.unwrap(), [part]);
     // An open part can be sent, and later changes still find it.
-    assert!(store.mark_sent(&jid(1), &minion("a"), 1).await.unwrap());
-    let row = store.row(&jid(1), &minion("a")).await.unwrap().unwrap();
+    assert!(store.mark_sent(&job_id(1), &minion("a"), 1).await.unwrap());
+    let row = store.row(&job_id(1), &minion("a")).await.unwrap().unwrap();
     assert_eq!((row.state, row.low_json), (RowState::Sent, low("a")));
     // A file that only such a low state names stays.
     store.put_blob("xxxx", b"x", 1).await.unwrap();
@@ -130,12 +135,14 @@ async fn a_store_of_an_earlier_version_keeps_its_low_states_in_place() {
     assert_eq!(removed, 49);
     assert!(store.blob("xxxx").await.unwrap().is_some());
     let low_of = async |number| {
-        let row = store.row(&jid(number), &minion("a")).await.unwrap();
+        let row = store.row(&job_id(number), &minion("a")).await.unwrap();
         row.unwrap().low_json
     };
     assert!(low_of(1).await.is_some() && low_of(2).await.is_none());
     // The rest goes as well once its part has ended.
-    let stored = store.record_return(&jid(1), &minion("a"), &answer(0)).await;
+    let stored = store
+        .record_return(&job_id(1), &minion("a"), &answer(0))
+        .await;
     assert!(stored.unwrap());
     assert_eq!(store.prune_unused(30 * DAY, 20).await.unwrap(), 2);
     assert!(low_of(1).await.is_none() && store.blob("xxxx").await.unwrap().is_none());
@@ -164,7 +171,7 @@ async fn an_upgrade_that_is_killed_leaves_the_earlier_version_or_the_later_one()
         for _ in 0..2 {
             // The second time after a kill behind the upgrade: the store is not closed.
             let store = Store::open(&path).await.unwrap();
-            let row = store.row(&jid(1), &minion("a")).await.unwrap().unwrap();
+            let row = store.row(&job_id(1), &minion("a")).await.unwrap().unwrap();
             assert_eq!((row.state, row.low_json), (RowState::Queued, low("a")));
         }
     }
@@ -174,13 +181,13 @@ async fn an_upgrade_that_is_killed_leaves_the_earlier_version_or_the_later_one()
 async fn a_job_takes_its_low_states_with_it() {
     let (store, _directory) = fresh().await;
     for number in [1, 2] {
-        let row = JobRow::queued(&jid(number), &minion("a"), low("a"));
+        let row = JobRow::queued(&job_id(number), &minion("a"), low("a"));
         store.create_job(&job(number, None), &[row]).await.unwrap();
         let stored = store
-            .record_return(&jid(number), &minion("a"), &answer(0))
+            .record_return(&job_id(number), &minion("a"), &answer(0))
             .await;
         assert!(stored.unwrap());
-        store.finish_job(&jid(number), 0, 1).await.unwrap();
+        store.finish_job(&job_id(number), 0, 1).await.unwrap();
     }
     let size = store.size().await.unwrap();
     assert_eq!(store.prune_jobs(2, 1, 9).await.unwrap(), 1);
@@ -189,7 +196,7 @@ async fn a_job_takes_its_low_states_with_it() {
         freed >= u64::try_from(LOW - 2 * PAGE).unwrap(),
         "{freed} bytes"
     );
-    assert_eq!(store.row(&jid(1), &minion("a")).await.unwrap(), None);
+    assert_eq!(store.row(&job_id(1), &minion("a")).await.unwrap(), None);
 }
 
 #[tokio::test]

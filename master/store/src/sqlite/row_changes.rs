@@ -91,13 +91,19 @@ impl RowChanges {
 
 impl Store {
     /// Marks a queued row as sent; returns `false` if it was already past that state.
-    pub async fn mark_sent(&self, jid: &JobId, minion: &MinionId, now: Millis) -> Outcome<bool> {
-        self.change_row(jid, minion, RowChange::Sent(now)).await
+    pub async fn mark_sent(&self, job_id: &JobId, minion: &MinionId, now: Millis) -> Outcome<bool> {
+        self.change_row(job_id, minion, RowChange::Sent(now)).await
     }
 
     /// Marks a queued or sent row as started; returns `false` if it was already past that state.
-    pub async fn mark_started(&self, jid: &JobId, minion: &MinionId, now: Millis) -> Outcome<bool> {
-        self.change_row(jid, minion, RowChange::Started(now)).await
+    pub async fn mark_started(
+        &self,
+        job_id: &JobId,
+        minion: &MinionId,
+        now: Millis,
+    ) -> Outcome<bool> {
+        self.change_row(job_id, minion, RowChange::Started(now))
+            .await
     }
 
     /// Stores the answer of a queued, sent, started or lost row; returns `false`, with nothing
@@ -105,12 +111,12 @@ impl Store {
     /// answer updates the return code of a finished job.
     pub async fn record_return(
         &self,
-        jid: &JobId,
+        job_id: &JobId,
         minion: &MinionId,
         answer: &StoredAnswer,
     ) -> Outcome<bool> {
         let change = RowChange::Returned(answer.clone());
-        self.change_row(jid, minion, change).await
+        self.change_row(job_id, minion, change).await
     }
 
     /// Like [`Store::record_return`], but also finishes the job in the same transaction, like
@@ -118,40 +124,40 @@ impl Store {
     /// returned with 0, otherwise 1.
     pub async fn record_last_return(
         &self,
-        jid: &JobId,
+        job_id: &JobId,
         minion: &MinionId,
         answer: &StoredAnswer,
     ) -> Outcome<bool> {
         let change = RowChange::LastReturned(answer.clone());
-        self.change_row(jid, minion, change).await
+        self.change_row(job_id, minion, change).await
     }
 
     /// Marks a queued, sent or started row as lost, with the reason as its error; returns `false`
     /// if the row has already ended.
     pub async fn mark_lost(
         &self,
-        jid: &JobId,
+        job_id: &JobId,
         minion: &MinionId,
         why: &str,
         now: Millis,
     ) -> Outcome<bool> {
         let (why, retcode) = (why.to_owned(), None);
         let change = RowChange::Lost { why, retcode, now };
-        self.change_row(jid, minion, change).await
+        self.change_row(job_id, minion, change).await
     }
 
     /// Like [`Store::mark_lost`], with the return code of an interrupted job: its minion no longer
     /// knows the job.
     pub async fn mark_interrupted(
         &self,
-        jid: &JobId,
+        job_id: &JobId,
         minion: &MinionId,
         why: &str,
         now: Millis,
     ) -> Outcome<bool> {
         let (why, retcode) = (why.to_owned(), Some(INTERRUPTED));
         let change = RowChange::Lost { why, retcode, now };
-        self.change_row(jid, minion, change).await
+        self.change_row(job_id, minion, change).await
     }
 
     /// Stores a minion's report about itself.
@@ -168,8 +174,13 @@ impl Store {
 
     /// Changes a row, and returns when the change is stored. `false` means that the row's state did
     /// not allow the change.
-    async fn change_row(&self, jid: &JobId, minion: &MinionId, change: RowChange) -> Outcome<bool> {
-        let change = SmallChange::Row(jid.clone(), minion.clone(), change);
+    async fn change_row(
+        &self,
+        job_id: &JobId,
+        minion: &MinionId,
+        change: RowChange,
+    ) -> Outcome<bool> {
+        let change = SmallChange::Row(job_id.clone(), minion.clone(), change);
         self.write_with_others(change).await
     }
 
@@ -236,8 +247,8 @@ async fn write_batch(mut write: Write, batch: &[Waiting]) -> Outcome<Vec<bool>> 
     let mut written = Vec::with_capacity(batch.len());
     for waiting in batch {
         written.push(match &waiting.change {
-            SmallChange::Row(jid, minion, change) => {
-                write_row_change(&mut write, jid, minion, change).await?
+            SmallChange::Row(job_id, minion, change) => {
+                write_row_change(&mut write, job_id, minion, change).await?
             }
             SmallChange::Facts(facts) => {
                 write_facts(&mut write, facts).await?;
@@ -255,17 +266,17 @@ async fn write_batch(mut write: Write, batch: &[Waiting]) -> Outcome<Vec<bool>> 
 
 async fn write_row_change(
     to: &mut SqliteConnection,
-    jid: &JobId,
+    job_id: &JobId,
     minion: &MinionId,
     change: &RowChange,
 ) -> Outcome<bool> {
     match change {
-        RowChange::Sent(now) => advance(to, SENT, jid, minion, *now).await,
-        RowChange::Started(now) => advance(to, STARTED, jid, minion, *now).await,
-        RowChange::Returned(answer) => write_return(to, jid, minion, answer).await,
+        RowChange::Sent(now) => advance(to, SENT, job_id, minion, *now).await,
+        RowChange::Started(now) => advance(to, STARTED, job_id, minion, *now).await,
+        RowChange::Returned(answer) => write_return(to, job_id, minion, answer).await,
         RowChange::LastReturned(answer) => {
-            let first = write_return(to, jid, minion, answer).await?;
-            finish_job(to, jid, answer.when).await?;
+            let first = write_return(to, job_id, minion, answer).await?;
+            finish_job(to, job_id, answer.when).await?;
             Ok(first)
         }
         RowChange::Lost { why, retcode, now } => {
@@ -273,7 +284,7 @@ async fn write_row_change(
                 .bind(why)
                 .bind(retcode)
                 .bind(now)
-                .bind(jid.as_str())
+                .bind(job_id.as_str())
                 .bind(minion.as_str())
                 .execute(to)
                 .await?;
@@ -287,13 +298,13 @@ async fn write_row_change(
 async fn advance(
     to: &mut SqliteConnection,
     statement: &'static str,
-    jid: &JobId,
+    job_id: &JobId,
     minion: &MinionId,
     now: Millis,
 ) -> Outcome<bool> {
     let done = sqlx::query(statement)
         .bind(now)
-        .bind(jid.as_str())
+        .bind(job_id.as_str())
         .bind(minion.as_str())
         .execute(to)
         .await?;

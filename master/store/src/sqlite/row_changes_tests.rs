@@ -6,7 +6,7 @@ use tempfile::TempDir;
 
 use super::*;
 use crate::records::{JobStatus, RowState};
-use crate::samples::jid;
+use crate::samples::job_id;
 use crate::samples::minion;
 use crate::{JobRow, samples};
 
@@ -22,7 +22,7 @@ async fn with_job() -> (Store, TempDir, Vec<MinionId>) {
         .collect();
     let rows: Vec<JobRow> = minions
         .iter()
-        .map(|minion| JobRow::queued(&jid(1), minion, None))
+        .map(|minion| JobRow::queued(&job_id(1), minion, None))
         .collect();
     store
         .create_job(&samples::job(1, None), &rows)
@@ -87,7 +87,7 @@ async fn hand_in(
     minions: &[MinionId],
     answers: &[StoredAnswer],
 ) -> (Vec<Outcome<bool>>, usize) {
-    let job = jid(1);
+    let job = job_id(1);
     let calls = minions.iter().zip(answers);
     let calls = calls.map(|(minion, answer)| store.record_last_return(&job, minion, answer));
     together(store, calls).await
@@ -100,17 +100,17 @@ async fn answers_that_wait_together_are_one_commit() {
     let (stored, commits) = hand_in(&store, &minions, &answers).await;
     assert!(stored.into_iter().all(|stored| stored.unwrap()));
     assert_eq!(commits, 1);
-    let parts = store.parts(&jid(1)).await.unwrap();
+    let parts = store.parts(&job_id(1)).await.unwrap();
     assert_eq!(parts.len(), MINIONS);
     assert!(parts.iter().all(|part| part.state == RowState::Returned));
-    let job = store.job(&jid(1)).await.unwrap().unwrap();
+    let job = store.job(&job_id(1)).await.unwrap().unwrap();
     assert_eq!(job.status, JobStatus::Finished);
 }
 
 #[tokio::test]
 async fn losses_that_wait_together_are_one_commit() {
     let (store, _directory, minions) = with_job().await;
-    let job = jid(1);
+    let job = job_id(1);
     let calls = minions
         .iter()
         .map(|minion| store.mark_lost(&job, minion, "away", 7));
@@ -180,7 +180,7 @@ async fn an_answer_without_room_does_not_take_the_others_with_it() {
 #[tokio::test]
 async fn a_caller_that_is_cut_off_takes_no_change_of_another_with_it() {
     let (store, _directory, minions) = with_job().await;
-    let (job, writer) = (jid(1), store.hold_writer().await);
+    let (job, writer) = (job_id(1), store.hold_writer().await);
     let [cut, other, ..] = minions.as_slice() else {
         panic!("two minions")
     };

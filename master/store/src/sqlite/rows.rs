@@ -142,7 +142,7 @@ impl FromRow<'_, SqliteRow> for Revocation {
 impl FromRow<'_, SqliteRow> for Job {
     fn from_row(row: &SqliteRow) -> Result<Self, Error> {
         Ok(Self {
-            jid: id(row, "jid")?,
+            job_id: id(row, "jid")?,
             function: row.try_get("function")?,
             args_json: row.try_get("args_json")?,
             test: row.try_get("test")?,
@@ -174,7 +174,7 @@ impl FromRow<'_, SqliteRow> for MinionBundle {
         Ok(Self {
             minion: id(row, "minion")?,
             bundle: row.try_get("bundle")?,
-            jid: id(row, "jid")?,
+            job_id: id(row, "jid")?,
             highstate: optional_id(row, "highstate")?,
         })
     }
@@ -183,7 +183,7 @@ impl FromRow<'_, SqliteRow> for MinionBundle {
 impl FromRow<'_, SqliteRow> for JobRow {
     fn from_row(row: &SqliteRow) -> Result<Self, Error> {
         Ok(Self {
-            jid: id(row, "jid")?,
+            job_id: id(row, "jid")?,
             minion: id(row, "minion")?,
             low_json: row.try_get("low_json")?,
             state: word(row, "state", RowState::parse)?,
@@ -201,7 +201,7 @@ impl FromRow<'_, SqliteRow> for JobRow {
 impl FromRow<'_, SqliteRow> for OpenPart {
     fn from_row(row: &SqliteRow) -> Result<Self, Error> {
         Ok(Self {
-            jid: id(row, "jid")?,
+            job_id: id(row, "jid")?,
             minion: id(row, "minion")?,
             state: word(row, "state", RowState::parse)?,
             has_low_state: row.try_get("has_low_state")?,

@@ -10,7 +10,7 @@ use tempfile::TempDir;
 
 use super::*;
 use crate::records::{KeyState, MinionBundle, RowState, StoredAnswer};
-use crate::samples::jid;
+use crate::samples::job_id;
 use crate::samples::minion;
 use crate::{JobRow, samples};
 
@@ -33,11 +33,11 @@ async fn what_was_answered_is_there_after_a_restart() {
     store
         .create_job(
             &samples::job(1, None),
-            &[JobRow::queued(&jid(1), &minion("a"), None)],
+            &[JobRow::queued(&job_id(1), &minion("a"), None)],
         )
         .await
         .unwrap();
-    store.mark_sent(&jid(1), &minion("a"), 3).await.unwrap();
+    store.mark_sent(&job_id(1), &minion("a"), 3).await.unwrap();
     // Not closed, like after a kill.
     drop(store);
     let store = Store::open(&directory.path().join("store.db"))
@@ -45,7 +45,7 @@ async fn what_was_answered_is_there_after_a_restart() {
         .unwrap();
     assert_eq!(
         store
-            .row(&jid(1), &minion("a"))
+            .row(&job_id(1), &minion("a"))
             .await
             .unwrap()
             .unwrap()
@@ -68,7 +68,7 @@ async fn a_store_of_an_earlier_version_says_of_which_bundles_minions_have_someth
         sqlx::query(
             "INSERT INTO jobs VALUES (?, 'state.highstate', ?, ?, 'root', '*', '[\"a\"]', 1, NULL, NULL, 'finished', 0, 9)",
         )
-        .bind(jid(number).as_str())
+        .bind(job_id(number).as_str())
         .bind(args)
         .bind(test)
         .execute(&earlier)
@@ -77,7 +77,7 @@ async fn a_store_of_an_earlier_version_says_of_which_bundles_minions_have_someth
         sqlx::query(
             "INSERT INTO job_rows VALUES (?, 'a', NULL, 'returned', 'null', ?, '', NULL, NULL, 9)",
         )
-        .bind(jid(number).as_str())
+        .bind(job_id(number).as_str())
         .bind(retcode)
         .execute(&earlier)
         .await
@@ -88,18 +88,24 @@ async fn a_store_of_an_earlier_version_says_of_which_bundles_minions_have_someth
     let known = |bundle: &str, number: u64, good: bool| MinionBundle {
         minion: minion("a"),
         bundle: bundle.to_owned(),
-        jid: jid(number),
-        highstate: good.then(|| jid(number)),
+        job_id: job_id(number),
+        highstate: good.then(|| job_id(number)),
     };
     assert_eq!(
         store.minion_bundles().await.unwrap(),
         [known("B", 2, true), known("C", 3, false)]
     );
     assert_eq!(
-        store.job(&jid(3)).await.unwrap().unwrap().bundle.as_deref(),
+        store
+            .job(&job_id(3))
+            .await
+            .unwrap()
+            .unwrap()
+            .bundle
+            .as_deref(),
         Some("C")
     );
-    assert_eq!(store.job(&jid(5)).await.unwrap().unwrap().bundle, None);
+    assert_eq!(store.job(&job_id(5)).await.unwrap().unwrap().bundle, None);
 }
 
 #[tokio::test]
@@ -149,7 +155,7 @@ async fn a_store_of_an_earlier_version_has_the_order_of_its_highstates() {
         sqlx::query(
             "INSERT INTO jobs VALUES (?, ?, ?, 0, 'root', '*', '[\"a\"]', 1, NULL, NULL, 'running', NULL, NULL, NULL)",
         )
-        .bind(jid(number).as_str())
+        .bind(job_id(number).as_str())
         .bind(function)
         .bind(args)
         .execute(&earlier)
@@ -427,15 +433,15 @@ async fn without_room_nothing_is_stored_by_halves_and_later_all_goes_on() {
     store
         .create_job(
             &samples::job(1, None),
-            &[JobRow::queued(&jid(1), &minion("a"), None)],
+            &[JobRow::queued(&job_id(1), &minion("a"), None)],
         )
         .await
         .unwrap();
     let limit = store.limit_pages(None).await;
     let large = "x".repeat(200_000);
     let rows = [
-        JobRow::queued(&jid(2), &minion("a"), None),
-        JobRow::queued(&jid(2), &minion("b"), Some(large.clone())),
+        JobRow::queued(&job_id(2), &minion("a"), None),
+        JobRow::queued(&job_id(2), &minion("b"), Some(large.clone())),
     ];
     let error = store
         .create_job(&samples::job(2, None), &rows)
@@ -443,7 +449,7 @@ async fn without_room_nothing_is_stored_by_halves_and_later_all_goes_on() {
         .unwrap_err();
     assert!(matches!(error, StoreError::Full(_)), "{error:?}");
     assert!(error.to_string().contains("Free space"), "{error}");
-    assert_eq!(store.job(&jid(2)).await.unwrap(), None);
+    assert_eq!(store.job(&job_id(2)).await.unwrap(), None);
     let answer = StoredAnswer {
         retcode: 0,
         return_json: large,
@@ -451,12 +457,12 @@ async fn without_room_nothing_is_stored_by_halves_and_later_all_goes_on() {
         when: 1,
     };
     store
-        .record_return(&jid(1), &minion("a"), &answer)
+        .record_return(&job_id(1), &minion("a"), &answer)
         .await
         .unwrap_err();
     assert_eq!(
         store
-            .row(&jid(1), &minion("a"))
+            .row(&job_id(1), &minion("a"))
             .await
             .unwrap()
             .unwrap()
@@ -467,7 +473,7 @@ async fn without_room_nothing_is_stored_by_halves_and_later_all_goes_on() {
     store.limit_pages(Some(limit)).await;
     assert!(
         store
-            .record_return(&jid(1), &minion("a"), &answer)
+            .record_return(&job_id(1), &minion("a"), &answer)
             .await
             .unwrap()
     );

@@ -120,11 +120,11 @@ fn cancelled(cluster: &Cluster) -> Result<()> {
         ensure!(shown.1.state == PartState::Started, "{shown:?}");
         Ok(job)
     };
-    let jid = wait::until("the states to run", SOON, running);
-    let ended = jid.and_then(|jid| {
-        ctl(cluster, &["job", "cancel", &jid])?;
+    let job_id = wait::until("the states to run", SOON, running);
+    let ended = job_id.and_then(|job_id| {
+        ctl(cluster, &["job", "cancel", &job_id])?;
         let ended = || {
-            let (status, part) = part(cluster, &jid)?;
+            let (status, part) = part(cluster, &job_id)?;
             ensure!(status != JobStatus::Running, "{part:?}");
             let part = format!("{part:?}");
             ensure!(

@@ -6,12 +6,12 @@ use halite_proto::ids::JobId;
 use halite_store::Millis;
 
 /// Generates job ids that only grow, even if the clock stops or is set back.
-pub struct Jids {
+pub struct JobIds {
     /// The last id, in microseconds since the epoch.
     last: Mutex<i64>,
 }
 
-impl Jids {
+impl JobIds {
     /// Continues after `last`, the newest id in the store.
     #[must_use]
     pub fn after(last: Option<&JobId>) -> Self {
@@ -43,8 +43,8 @@ fn id(micros: i64) -> JobId {
         .unwrap_or_else(|| JobId::from_number(micros.unsigned_abs()))
 }
 
-fn micros(jid: &str) -> Option<i64> {
-    let (seconds, fraction) = jid.split_at_checked(14)?;
+fn micros(job_id: &str) -> Option<i64> {
+    let (seconds, fraction) = job_id.split_at_checked(14)?;
     let time = jiff::civil::DateTime::strptime("%Y%m%d%H%M%S", seconds).ok()?;
     let zoned = time.to_zoned(jiff::tz::TimeZone::UTC).ok()?;
     Some(zoned.timestamp().as_microsecond() + fraction.parse::<i64>().ok()?)
@@ -57,16 +57,16 @@ mod tests {
     #[test]
     fn ids_look_like_those_of_salt() {
         assert_eq!(
-            Jids::after(None).next(1_795_219_200_123),
+            JobIds::after(None).next(1_795_219_200_123),
             "20261121000000123000"
         );
     }
 
     #[test]
     fn ids_are_unique_and_grow_whatever_the_clock_does() {
-        let jids = Jids::after(Some(&"20261121000000123000".parse().unwrap()));
+        let job_ids = JobIds::after(Some(&"20261121000000123000".parse().unwrap()));
         let made: Vec<JobId> = [1_795_219_200_123, 1_795_219_200_123, 5, 1_795_219_200_124]
-            .map(|now| jids.next(now))
+            .map(|now| job_ids.next(now))
             .into();
         assert_eq!(made[0], "20261121000000123001");
         assert!(made.windows(2).all(|pair| pair[0] < pair[1]), "{made:?}");
