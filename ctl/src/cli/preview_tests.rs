@@ -37,7 +37,6 @@ const READING: &[&str] = &[
     "job show",
     "key list",
     "kubeconfig list",
-    "local render",
     "logs",
     "master list",
     "node list",

@@ -99,7 +99,7 @@ fn steps_of(keys: &str) -> Result<Vec<String>> {
     }
 }
 
-/// Rotates keys, and interrupts the command at the end of each step. Moments that were missed are
+/// Rotates keys, and interrupts the command at the end of each step. If too many moments were missed, they are
 /// among those of another rotation; `before` is called before each. A client writes all the time,
 /// unless the CA of its certificate leaves, and finds each acknowledged write. Checks that the last
 /// one has ended, and that nothing is left to do.
@@ -119,7 +119,7 @@ fn interrupted(
         boundaries.run(&words)?;
         is_whole(cluster)?;
         println!("  {}", writer.end()?.summary());
-        if boundaries.are_all_struck() {
+        if boundaries.are_enough() {
             break;
         }
     }
