@@ -10,7 +10,6 @@ use halite_api::{Event, EventData, Job, JobList, JobOutcome, JobStatus, from_tex
 use halite_lab::cluster::{CTL, Cluster, WORKER};
 use halite_lab::wait;
 
-use super::ctl;
 use crate::ctl_answer;
 use crate::interrupted::{Running, kill_ctl};
 
@@ -74,11 +73,19 @@ pub(super) fn events(cluster: &Cluster, viewer: &str) -> Result<()> {
             "{created} announcements and {returned} returns from {hosts} hosts: {said}"
         );
     }
-    // The record, by a command that follows a job which has ended.
-    let follow = ["job", "follow", &job];
-    let own = ctl(cluster, &follow)?;
-    ensure!(own.contains(CANARY), "root does not see the output: {own}");
-    let theirs = host.run(&words_of(viewer, &follow))?;
+    // The record. Its arguments have the text of the output, too.
+    let record: Job = ctl_answer::of(host, &["job", "show", &job])?;
+    let parts = record.returns.context("the record has no returns")?;
+    let outputs = parts
+        .iter()
+        .filter_map(|part| part.answer.as_ref()?.stdout());
+    let number = outputs.filter(|output| output.contains(CANARY)).count();
+    ensure!(
+        number == cluster.hosts().len(),
+        "root does not see the output of each host: {parts:?}"
+    );
+    // By a command that follows a job which has ended.
+    let theirs = host.run(&words_of(viewer, &["job", "follow", &job]))?;
     ensure!(
         theirs.contains("need the role admin") && !theirs.contains(CANARY),
         "a viewer's record of a command: {theirs}"
