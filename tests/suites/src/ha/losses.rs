@@ -352,11 +352,7 @@ fn written(
     let writer = ConfigMapWriter::start(cluster, rest, address, prefix, start)?;
     let before = writer.listed()?.len();
     act()?;
-    wait::until("writes after the loss", BACK, || {
-        let count = writer.listed()?.len();
-        ensure!(count > before + 100, "{count} writes, {before} before");
-        Ok(())
-    })?;
+    writer.adds_to(before)?;
     writer.end()
 }
 
@@ -432,6 +428,23 @@ impl<'c> ConfigMapWriter<'c> {
     fn listed(&self) -> Result<BTreeSet<u64>> {
         let names = config_maps(self.cluster, self.asked)?;
         Ok(numbers(&self.prefix, names.lines()))
+    }
+
+    /// Waits until it writes again. The API must answer again.
+    ///
+    /// # Errors
+    /// It does not write.
+    pub(crate) fn continues(&self) -> Result<()> {
+        self.adds_to(self.listed()?.len())
+    }
+
+    /// Waits until 100 more objects exist than `before`.
+    fn adds_to(&self, before: usize) -> Result<()> {
+        wait::until("further writes", BACK, || {
+            let count = self.listed()?.len();
+            ensure!(count > before + 100, "{count} writes, {before} before");
+            Ok(())
+        })
     }
 
     /// Ends it, and deletes its objects. The API must answer again.

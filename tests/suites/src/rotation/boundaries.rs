@@ -64,7 +64,8 @@ const VICTIMS: [StepVictim; 3] = [StepVictim::Master, StepVictim::Minion, StepVi
 /// The number of rotations after which the boundaries that are left have been missed.
 const RUNS: usize = 4;
 
-/// The keys of Secrets, as the command names them.
+/// The CA of Kubernetes and the keys of Secrets, as the command names them.
+const KUBERNETES: &str = "kubernetes";
 const ENCRYPTION: &str = "encryption";
 
 /// The certificates and keys of a control plane.
@@ -103,9 +104,9 @@ fn steps_of(keys: &str) -> Result<Vec<String>> {
 }
 
 /// Rotates keys, and interrupts the command at the end of each step. If too many moments were missed, they are
-/// among those of another rotation; `before` is called before each. A client writes all the time,
-/// unless the CA of its certificate leaves, and finds each acknowledged write. Checks that the last
-/// one has ended, and that nothing is left to do.
+/// among those of another rotation; `before` is called before each. A client writes all the time
+/// and finds each acknowledged write. It still writes afterwards, unless the CA of its certificate has
+/// left. Checks that the last rotation has ended, and that nothing is left to do.
 fn interrupted(
     cluster: &Cluster,
     keys: &str,
@@ -121,6 +122,10 @@ fn interrupted(
         let writer = ConfigMapWriter::at_the_router(cluster, host, keys)?;
         boundaries.run(&words)?;
         is_whole(cluster)?;
+        // The API refuses the certificate of a CA that has left.
+        if keys != KUBERNETES {
+            writer.continues()?;
+        }
         println!("  {}", writer.end()?.summary());
         if boundaries.are_enough() {
             break;
@@ -182,7 +187,7 @@ fn status_of(host: &Host, options: &str) -> Result<String> {
 
 fn kubernetes(cluster: &Cluster) -> Result<Counts> {
     let host = &cluster.bootstrap;
-    let counts = interrupted(cluster, "kubernetes", RESTART, || keep_old(host))?;
+    let counts = interrupted(cluster, KUBERNETES, RESTART, || keep_old(host))?;
     ensure!(
         host.run(&["cat", CA])? != host.run(&["cat", OLD_CA])?,
         "the CA is the old one"
