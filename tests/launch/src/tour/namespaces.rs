@@ -246,6 +246,11 @@ mod tests {
         ];
         let is_root = fs::metadata("/proc/self").unwrap().uid() == 0;
         let unshare = if is_root {
+            // Its failure would look like that of `unshare` below.
+            run(Command::new(as_nobody[0])
+                .args(&as_nobody[1..4])
+                .arg("true"))
+            .unwrap();
             &as_nobody[..]
         } else {
             &as_nobody[4..]
