@@ -2,7 +2,9 @@
 
 use anyhow::Result;
 use halite_lab::host::Host;
+use halite_lab::wait;
 
+use crate::cluster::PODS;
 use crate::guide::GuideWalk;
 
 /// The page.
@@ -18,7 +20,7 @@ pub(super) struct PageSection {
 
 pub(super) const ROTATE: PageSection = PageSection {
     heading: "## Rotate a CA",
-    parts: &["ctl certs rotate kubernetes --restart-pods --yes"],
+    parts: &[WITH_RESTARTS, LIST],
 };
 pub(super) const IDENTITIES: PageSection = PageSection {
     heading: "### The CA of identities",
@@ -34,11 +36,14 @@ pub(super) const AGGREGATED: PageSection = PageSection {
 };
 pub(super) const OWN_CA: PageSection = PageSection {
     heading: "## Use your own CA",
-    parts: &[REQUEST, SIGN, IMPORT, WITH_KEY],
+    parts: &[REQUEST, SIGN, IMPORT, LIST, WITH_RESTARTS, WITH_KEY],
 };
 
-/// The blocks about an own CA: its request, its signature, its import with a rotation, and an import
-/// with a key.
+/// The block that lists the certificates. It fails while a host does not answer.
+const LIST: &str = "ctl certs list";
+/// The block that rotates the CA of Kubernetes, and restarts pods.
+pub(super) const WITH_RESTARTS: &str = "ctl certs rotate kubernetes --restart-pods --yes";
+/// The blocks about an own CA: its request, its signature, its import, and an import with a key.
 pub(super) const REQUEST: &str = "ctl certs csr kubernetes --out kubernetes.csr";
 pub(super) const SIGN: &str = "openssl x509 -req -in kubernetes.csr";
 pub(super) const IMPORT: &str = "ctl certs import kubernetes --cert kubernetes.crt";
@@ -71,11 +76,26 @@ impl PageSection {
     /// The page has other blocks, or a command fails.
     pub(super) fn run(&self, host: &Host) -> Result<String> {
         let mut page = self.walk()?;
-        let said = self.parts.iter().map(|part| page.run(host, part));
+        let said = self.parts.iter().map(|part| match *part {
+            LIST => list(&mut page, host),
+            part => page.run(host, part),
+        });
         let said = said.collect::<Result<String>>()?;
         page.end()?;
         Ok(said)
     }
+}
+
+/// Runs the next block, which lists the certificates, on a host until all hosts answer. Returns its
+/// output.
+///
+/// # Errors
+/// It is another block, or a host does not answer.
+pub(super) fn list(page: &mut GuideWalk, host: &Host) -> Result<String> {
+    let script = page.next(LIST)?;
+    wait::until("all hosts to answer `ctl certs list`", PODS, || {
+        host.sh(&script)
+    })
 }
 
 #[cfg(test)]

@@ -61,7 +61,7 @@ fn is_whole(cluster: &Cluster) -> Result<()> {
 fn kubernetes(cluster: &Cluster) -> Result<Counts> {
     is_whole(cluster)?;
     let (time, notes) = under_writes(cluster, |host| page::ROTATE.run(host).map(drop))?;
-    println!("  the rotation took {} s", time.as_secs());
+    println!("  the guide's commands took {} s", time.as_secs());
     notes.check(cluster)?;
     old_is_refused(&cluster.bootstrap)?;
     old_has_left(cluster)?;
