@@ -31,7 +31,7 @@ const READERS: [(&str, &str); 6] = [
     ),
     (
         "tests/suites/src/rotation/clients.rs",
-        "notes the moment of each refusal, to compare two of them",
+        "notes the moment of each failure, to compare two of them",
     ),
 ];
 
