@@ -157,8 +157,8 @@ impl<'c> StepBoundaries<'c> {
             if strikes == 0 {
                 thread::sleep(BURST);
             }
-            let mut later = (self.steps.iter())
-                .filter(|other| !shown.contains(other) && !is_momentary(other));
+            let mut later =
+                (self.steps.iter()).filter(|other| !shown.contains(other) && !is_momentary(other));
             if later.any(|other| running.has_shown(other)) {
                 println!("  NOT interrupted after {step}, which was over before it was noticed");
                 continue;
