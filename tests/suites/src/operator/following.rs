@@ -11,7 +11,7 @@ use halite_lab::cluster::{CTL, Cluster, WORKER};
 use halite_lab::wait;
 
 use crate::ctl_answer;
-use crate::interrupted::{Running, kill_ctl};
+use crate::interrupted::Running;
 
 /// The output of a command.
 const CANARY: &str = "lab-canary-4711";
@@ -41,8 +41,8 @@ pub(super) fn events(cluster: &Cluster, viewer: &str) -> Result<()> {
     let mut theirs = Running::start(host, &words_of(viewer, EVENTS))?;
     let mut own = Running::start(host, &[&[CTL], EVENTS].concat())?;
     let job = announced(cluster, [&mut theirs, &mut own]);
-    // They do not end by themselves.
-    kill_ctl(host)?;
+    // They do not end by themselves. Other processes of `ctl` are left alone.
+    host.sh("pkill -KILL -f 'prefix [h]alite/job/' || true")?;
     let (_, theirs) = theirs.ended(|| Ok(()))?;
     let (_, own) = own.ended(|| Ok(()))?;
     let job = job?;
@@ -121,25 +121,32 @@ pub(super) fn run(cluster: &Cluster, viewer: &str) -> Result<()> {
 fn run_in(cluster: &Cluster, custom: &Path, viewer: &str) -> Result<()> {
     let host = &cluster.bootstrap;
     fs::create_dir_all(custom)?;
-    let command = format!("while test -e {HANG}; do sleep 0.1; done");
-    let orchestration = format!(
-        "step:\n  halite.function:\n    - tgt: {WORKER}\n    - fun: cmd.run\n    - arg: ['{command}']\n"
-    );
+    // A job that applies states: only its events are stored, so that a later follower sees its
+    // start.
+    let orchestration =
+        format!("step:\n  halite.state:\n    - tgt: {WORKER}\n    - sls: [custom.waits]\n");
     fs::write(custom.join("followed.sls"), orchestration)?;
+    let waits =
+        format!("waits:\n  cmd.run:\n    - name: while test -e {HANG}; do sleep 0.1; done\n");
+    fs::write(custom.join("waits.sls"), waits)?;
     cluster.worker.sh(&format!("touch {HANG}"))?;
     let started = Running::start(host, &[CTL, "orchestrate", "custom.followed"])?;
     let (job, run) = wait::until("the job of the run", SOON, || {
         let list: JobList = ctl_answer::of(host, &["job", "list"])?;
-        let ours = |job: &&Job| job.function == "cmd.run" && job.status == JobStatus::Running;
-        let job = list.jobs.iter().find(ours).context("no command runs")?;
+        let ours = |job: &&Job| job.function == "state.apply" && job.status == JobStatus::Running;
+        let job = list
+            .jobs
+            .iter()
+            .find(ours)
+            .context("no states are applied")?;
         let run = job.operator.strip_prefix("run:");
-        let run = run.with_context(|| format!("{} runs a command", job.operator))?;
+        let run = run.with_context(|| format!("{} applies states", job.operator))?;
         Ok((job.job.to_string(), run.to_owned()))
     })?;
     let follow_run = words_of(viewer, &["orchestrate", "follow", &run]);
     let mut of_job = Running::start(host, &words_of(viewer, &["job", "follow", &job]))?;
     let of_run = Running::start(host, &follow_run)?;
-    of_job.wait_for_line(&[&job, "cmd.run on"])?;
+    of_job.wait_for_line(&[&job, "state.apply on"])?;
     cluster.worker.sh(&format!("rm -f {HANG}"))?;
     for (running, part) in [
         (started, ""),
