@@ -48,7 +48,8 @@ pub enum StoreError {
     #[error(
         "cannot open the store {path}: a newer halite-master has changed it (migration {last}; this program knows {known}); \
          install the newer program from its bundle in /var/lib/halite/bundles, or from its mounted ISO: `install -m 0755 \
-         BUNDLE/bin/halite-master /usr/local/bin/halite-master`, then `systemctl restart halite-master`"
+         BUNDLE/bin/halite-master /usr/local/bin/halite-master`, then `systemctl restart halite-master`, and repeat the \
+         `ctl upgrade` that stopped: a `ctl highstate` before that installs this program again"
     )]
     Newer {
         /// The store's file.

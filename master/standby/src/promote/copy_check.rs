@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use halite_core::clock::millis;
 use halite_errors::chain;
-use halite_manifest::bundles::Bundles;
+use halite_manifest::{Bundles, InstalledBundle};
 use halite_store::{Millis, StoreError, check_migrations};
 
 use super::super::compare::StandsBy;
@@ -42,11 +42,21 @@ impl Promotion<'_> {
         if !store.exists() {
             return Ok(());
         }
-        match check_migrations(&store).await {
+        self.refuse_newer(&store, wanted).await
+    }
+
+    /// Refuses the store of a copy that this program could not open, even with `--force`. Changes
+    /// nothing; no other process may use the store.
+    pub(super) async fn refuse_newer(
+        &self,
+        store: &Path,
+        wanted: &PromotionRequest,
+    ) -> Result<(), PromoteError> {
+        match check_migrations(store).await {
             Err(StoreError::Newer { last, known, .. }) => Err(PromoteError::Newer {
                 last,
                 known,
-                remedy: remedy(&self.config.bundles),
+                remedy: remedy(&self.config.bundles, wanted),
             }),
             checked => checked.map_err(PromoteError::from),
         }
@@ -109,10 +119,10 @@ impl Promotion<'_> {
     }
 }
 
-/// The commands that install the program of the newest bundle on this host, and promote with it; of
-/// the mounted ISO, if no bundle on this host has another program.
-fn remedy(bundles: &Path) -> String {
-    let (first, bundle) = match bundle_of_other_program(bundles) {
+/// The commands that install the program of the newest bundle on this host, and promote with it as
+/// the operator wanted; of the mounted ISO, if no bundle on this host has a newer program.
+fn remedy(bundles: &Path, wanted: &PromotionRequest) -> String {
+    let (first, bundle) = match bundle_of_newer_program(bundles) {
         Some(bundle) => ("", bundle),
         None => (
             "mount the ISO of the newer bundle with `mount -o loop,ro ISO /mnt`, ",
@@ -120,23 +130,39 @@ fn remedy(bundles: &Path) -> String {
         ),
     };
     let bundle = bundle.display();
+    let mut options = String::new();
+    if wanted.force {
+        options.push_str(" --force");
+    }
+    if let Some(cluster) = &wanted.cluster {
+        options.push_str(&format!(" --cluster {cluster}"));
+    }
     // The rest of a promotion installs the program of the bundle that the documents record for this
     // host: it may be the earlier one until the upgrade has ended.
     format!(
         "{first}install the newer program with `install -m 0755 {bundle}/{PROGRAM} /usr/local/bin/halite-master`, promote with \
-         `{bundle}/bin/ctl master promote --no-wait`, then repeat the `ctl upgrade` or `ctl highstate` that was interrupted"
+         `{bundle}/bin/ctl master promote --no-wait{options}`, then repeat the `ctl upgrade` or `ctl highstate` that was interrupted"
     )
 }
 
-/// The newest bundle whose program differs from this one.
-fn bundle_of_other_program(bundles: &Path) -> Option<PathBuf> {
-    let own = fs::read("/proc/self/exe").ok();
+/// The newest bundle with another program that was built after the bundles with this one; `None`
+/// if no bundle has this program. Names of versions do not tell which bundle is newer.
+fn bundle_of_newer_program(bundles: &Path) -> Option<PathBuf> {
+    let own = fs::read("/proc/self/exe").ok()?;
     let listed = Bundles::new(bundles).list().ok()?;
-    let mut paths = listed.into_iter().rev().map(|bundle| bundle.path);
-    paths.find(|path| {
-        let program = fs::read(path.join(PROGRAM)).ok();
-        program.is_some() && program != own
-    })
+    let built =
+        |bundle: InstalledBundle| Some((millis(&bundle.manifest.ok()?.built)?, bundle.path));
+    let mut dated: Vec<(Millis, PathBuf)> = listed.into_iter().filter_map(built).collect();
+    dated.sort_unstable();
+    let mut newest = None;
+    for (_, path) in dated.into_iter().rev() {
+        match fs::read(path.join(PROGRAM)) {
+            Ok(program) if program == own => return newest,
+            Ok(_) => newest = newest.or(Some(path)),
+            Err(_) => {}
+        }
+    }
+    None
 }
 
 #[cfg(test)]

@@ -34,8 +34,8 @@ impl Promotion<'_> {
     /// Determines what a promotion would do now, and why it would need `--force`. Changes nothing.
     ///
     /// # Errors
-    /// With `--force` the cluster's name is wrong, this host has neither a copy nor a master, or a
-    /// file cannot be read.
+    /// With `--force` the cluster's name is wrong, this host has neither a copy nor a master, a newer
+    /// program has changed the copy, or a file cannot be read.
     pub async fn preview(
         &self,
         wanted: &PromotionRequest,
@@ -47,7 +47,10 @@ impl Promotion<'_> {
         let found: Option<Note> = read_json(&self.note_file())?;
         let addresses = masters(&mark).map_err(file_error("read", &mark))?;
         match addresses {
-            Some(addresses) => self.preview_of_standby(&addresses, found.is_some()).await,
+            Some(addresses) => {
+                self.preview_of_standby(&addresses, wanted, found.is_some())
+                    .await
+            }
             None if found.is_none() && !self.config.state_dir.join(STORE).exists() => {
                 Err(PromoteError::NoStandby(mark))
             }
@@ -67,6 +70,7 @@ impl Promotion<'_> {
     async fn preview_of_standby(
         &self,
         addresses: &[String],
+        wanted: &PromotionRequest,
         is_interrupted: bool,
     ) -> Result<PromotionPreview, PromoteError> {
         let root = directory(self.config);
@@ -78,6 +82,10 @@ impl Promotion<'_> {
         let mut refusals = Vec::new();
         match self.check_masters(addresses, &unforced).await {
             Ok(standbys) => {
+                let store = Copy::peek(&root)?.map(|copy| copy.store());
+                if let Some(store) = store.filter(|store| store.exists()) {
+                    self.refuse_newer(&store, wanted).await?;
+                }
                 if !is_interrupted {
                     refusals.extend(self.check_age(&unforced, &standbys).err());
                 }
@@ -92,7 +100,10 @@ impl Promotion<'_> {
                 }
             }
             // A master that answers may be changing the copy, so the copy is not compared.
-            Err(alive) => refusals.push(alive),
+            Err(alive) => {
+                (self.note)("the copy was not checked");
+                refusals.push(alive);
+            }
         }
         let effect = match is_interrupted {
             true => PromotionEffect::Resumes,

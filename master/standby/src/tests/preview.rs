@@ -82,6 +82,23 @@ async fn a_preview_shows_the_effect_of_a_promotion_and_changes_nothing() {
 }
 
 #[tokio::test]
+async fn a_preview_refuses_a_copy_of_a_newer_program_even_with_force() {
+    let (master, store, standby) = pair().await;
+    store.record_unknown_migration().await;
+    let mut link = link(&master, &store, standby.receiver(), PATIENT, None);
+    assert!(link.following().await);
+    link.cut().await;
+    for wanted in [PromotionRequest::default(), forced()] {
+        let error = preview(&standby, &wanted).await.unwrap_err();
+        assert!(
+            matches!(error, PromoteError::Newer { last: 1000, .. }),
+            "{error}"
+        );
+    }
+    store.close().await;
+}
+
+#[tokio::test]
 async fn a_preview_names_the_damage_of_a_copy_that_only_force_promotes() {
     let (_master, store, standby) = pair().await;
     fs::remove_file(directory(&standby.config).join("copy-1/files/state/ca/halite.key")).unwrap();

@@ -8,6 +8,7 @@ use halite_core::clock::{Clock as _, Steady, SystemClock};
 use halite_core::init::init;
 use halite_core::isolation::{AFTER, Isolation, Surroundings};
 use halite_core::succession::Succession;
+use halite_manifest::{Manifest, manifest};
 use halite_store::{Job, JobRow, JobStatus, RowState, Token};
 
 use super::*;
@@ -311,6 +312,20 @@ async fn a_refused_promotion_leaves_the_standby_and_its_log_as_they_are() {
     store.close().await;
 }
 
+/// Adds a bundle, in which only its build time counts; returns the path of its program.
+fn bundle(bundles: &Path, version: &str, built: &str) -> PathBuf {
+    let directory = bundles.join(version);
+    std::fs::create_dir_all(directory.join("bin")).unwrap();
+    let text = format!(
+        r#"{{"format":1,"name":"halite","version":"{version}","built":"{built}","kubernetes":"v1.36.3",
+            "components":{{}},"images":{{}},"packages":{{}},"files":{{}}}}"#
+    );
+    std::fs::write(directory.join(manifest::FILE), &text).unwrap();
+    let checksum = Manifest::checksum(text.as_bytes());
+    std::fs::write(directory.join(manifest::CHECKSUM), checksum).unwrap();
+    directory.join("bin/halite-master")
+}
+
 /// The master's host has a newer Halite, and the standby not yet.
 #[tokio::test]
 async fn a_copy_of_a_newer_program_is_refused_with_the_commands_and_followed_again() {
@@ -321,22 +336,29 @@ async fn a_copy_of_a_newer_program_is_refused_with_the_commands_and_followed_aga
     write(&store, 2, 10).await;
     stream.cut().await;
     let bundles = TempDir::new().unwrap();
-    for version in ["1.1", "1.2"] {
-        std::fs::create_dir_all(bundles.path().join(version).join("bin")).unwrap();
-    }
-    let program = |version: &str| bundles.path().join(version).join("bin/halite-master");
-    std::fs::write(program("1.1"), "a newer program").unwrap();
-    let own = std::env::current_exe().unwrap();
-    std::os::unix::fs::symlink(own, program("1.2")).unwrap();
+    // The order of the names is another one than that of the times.
+    let older = bundle(bundles.path(), "0.8.0", "2026-01-01T00:00:00Z");
+    std::fs::write(older, "an older program").unwrap();
+    let own = bundle(bundles.path(), "0.9.0", "2026-02-01T00:00:00Z");
+    std::os::unix::fs::symlink(std::env::current_exe().unwrap(), own).unwrap();
+    let newer = bundle(bundles.path(), "0.10.0", "2026-03-01T00:00:00Z");
     standby.config.bundles = bundles.path().to_owned();
     let log = standby.receiver().copy().unwrap().store();
     let log = log.with_file_name("store.db-wal");
     let before = std::fs::read(&log).unwrap();
-    let install = format!(
-        "install -m 0755 {} /usr/local/bin/halite-master",
-        program("1.1").display()
-    );
-    for wanted in [PromotionRequest::default(), forced()] {
+    let install = |from: &str| {
+        format!("install -m 0755 {from}/bin/halite-master /usr/local/bin/halite-master")
+    };
+    let from_iso = install("/mnt");
+    let from_bundle = install(&bundles.path().join("0.10.0").display().to_string());
+    for (has_newer, wanted, options) in [
+        (false, PromotionRequest::default(), "--no-wait`"),
+        (true, PromotionRequest::default(), "--no-wait`"),
+        (true, forced(), "--no-wait --force --cluster prod`"),
+    ] {
+        if has_newer {
+            std::fs::write(&newer, "a newer program").unwrap();
+        }
         let unit = Calls::default();
         let promotion = Promotion::new(
             &standby.config,
@@ -350,7 +372,9 @@ async fn a_copy_of_a_newer_program_is_refused_with_the_commands_and_followed_aga
             "{error}"
         );
         let text = error.to_string();
-        for part in [install.as_str(), "bin/ctl master promote --no-wait"] {
+        let install = if has_newer { &from_bundle } else { &from_iso };
+        let promote = format!("bin/ctl master promote {options}");
+        for part in [install, &promote] {
             assert!(text.contains(part), "{part}: {text}");
         }
         assert_eq!(unit.0.lock().unwrap().as_slice(), ["stop", "start"]);

@@ -2,19 +2,32 @@
 
 use std::path::Path;
 
+use halite_durable::files;
 use sqlx::sqlite::SqliteConnectOptions;
 use sqlx::{Connection as _, SqliteConnection};
 
+use super::files::beside;
 use super::{MIGRATIONS, explain};
 use crate::StoreError;
 
-/// Refuses a store that a newer program has migrated. No other process may use it. Neither its file
-/// nor its log changes, so a standby's copy can be continued afterwards.
+/// Refuses a store that a newer program has migrated. No other process may use it. No file changes
+/// and none is left, so a standby's copy can be continued afterwards.
 ///
 /// # Errors
 /// The store has a migration that this program does not know ([`StoreError::Newer`]), or cannot be
 /// read.
 pub async fn check_migrations(path: &Path) -> Result<(), StoreError> {
+    // SQLite creates those that are missing, and a connection that only reads leaves them behind.
+    let mut made = ["-wal", "-shm"].map(|suffix| beside(path, suffix)).to_vec();
+    made.retain(|file| !file.exists());
+    let checked = check_at_rest(path).await;
+    for file in made {
+        files::remove_any(&file)?;
+    }
+    checked
+}
+
+async fn check_at_rest(path: &Path) -> Result<(), StoreError> {
     // A connection that can write would write the log into the file when it is closed.
     let options = SqliteConnectOptions::new().filename(path).read_only(true);
     let mut store = SqliteConnection::connect_with(&options).await?;

@@ -410,10 +410,16 @@ async fn reading_the_migrations_changes_neither_the_store_nor_its_log() {
     let content = || files.map(|file| std::fs::read(copy.path().join(file)).unwrap());
     let before = content();
     assert!(!before[1].is_empty());
-    check_migrations(&copy.path().join("store.db"))
-        .await
-        .unwrap();
+    let path = copy.path().join("store.db");
+    check_migrations(&path).await.unwrap();
     assert!(content() == before);
+    assert!(!copy.path().join("store.db-shm").exists());
+    // The whole store is in its file, as after a base.
+    fold_log(&path).await.unwrap();
+    let store = std::fs::read(&path).unwrap();
+    check_migrations(&path).await.unwrap();
+    assert!(std::fs::read(&path).unwrap() == store);
+    assert_eq!(std::fs::read_dir(copy.path()).unwrap().count(), 1);
 }
 
 #[tokio::test]
