@@ -75,7 +75,8 @@ impl BundleStore {
     }
 
     /// Returns what [`Self::add_image`] would do, and changes nothing. The room that the result of
-    /// a delta needs is not compared.
+    /// a delta needs is not compared. Leftovers of an interrupted change, which `add_image` removes
+    /// first, count as used space.
     ///
     /// # Errors
     /// As there.
@@ -89,7 +90,10 @@ impl BundleStore {
         let added = self.compare(&sound, progress)?;
         match sound.delta() {
             _ if added == Added::There => {}
-            Some(delta) => drop(self.old(iso, delta)?),
+            Some(delta) => {
+                let old = self.old(iso, delta)?;
+                delta_apply::check(&sound, delta, &old, self.root())?;
+            }
             None => self.check_room(&sound)?,
         }
         Ok(added)

@@ -26,7 +26,7 @@ enum From {
 }
 
 /// One file of the new bundle.
-struct Piece<'a> {
+pub(crate) struct Piece<'a> {
     name: &'a str,
     entry: &'a ManifestEntry,
     mode: u32,
@@ -47,28 +47,9 @@ pub(crate) fn combine(
     place: &Path,
     progress: &mut dyn FnMut(&str),
 ) -> Result<(), Error> {
-    let VerifiedImage {
-        image, iso, bytes, ..
-    } = sound;
-    let manifest = sound.manifest();
+    let VerifiedImage { image, bytes, .. } = sound;
     let root = place.parent().unwrap_or(Path::new("/"));
-    let trouble = |why: String| Error::content(iso, why);
-    let old = held
-        .manifest
-        .as_ref()
-        .map_err(|_| trouble(held.trouble().unwrap_or_default()))?;
-    let checksum = held.path.join(manifest::FILE);
-    let there = fs::read(&checksum).map_err(Error::file("read", &checksum))?;
-    if digest::sha256(&there) != delta.old.manifest_sha256 {
-        return Err(trouble(format!(
-            "this delta is for another bundle of the version {} than the one at {}: bring the whole bundle {}",
-            delta.old.version,
-            held.path.display(),
-            delta.new.version
-        )));
-    }
-    let pieces = pieces(image, delta, held, old, manifest, root).map_err(trouble)?;
-    unharmed(held, old, &pieces)?;
+    let pieces = check(sound, delta, held, root)?;
     let mut need = Need::default();
     for piece in &pieces {
         need.add(if matches!(piece.from, From::Old { link: true, .. }) {
@@ -101,6 +82,39 @@ pub(crate) fn combine(
         )?;
         Ok(())
     })
+}
+
+/// Checks that a delta and the old bundle result in the new one, in a directory of `root`; returns
+/// the files of the new one. Changes nothing.
+///
+/// # Errors
+/// The installed old bundle is not the delta's or is damaged, the delta lacks a file, or a system
+/// call fails.
+pub(crate) fn check<'a>(
+    sound: &'a VerifiedImage,
+    delta: &Delta,
+    held: &InstalledBundle,
+    root: &Path,
+) -> Result<Vec<Piece<'a>>, Error> {
+    let trouble = |why: String| Error::content(&sound.iso, why);
+    let old = held
+        .manifest
+        .as_ref()
+        .map_err(|_| trouble(held.trouble().unwrap_or_default()))?;
+    let checksum = held.path.join(manifest::FILE);
+    let there = fs::read(&checksum).map_err(Error::file("read", &checksum))?;
+    if digest::sha256(&there) != delta.old.manifest_sha256 {
+        return Err(trouble(format!(
+            "this delta is for another bundle of the version {} than the one at {}: bring the whole bundle {}",
+            delta.old.version,
+            held.path.display(),
+            delta.new.version
+        )));
+    }
+    let manifest = sound.manifest();
+    let pieces = pieces(&sound.image, delta, held, old, manifest, root).map_err(trouble)?;
+    unharmed(held, old, &pieces)?;
+    Ok(pieces)
 }
 
 fn pieces<'a>(

@@ -69,6 +69,14 @@ impl Two {
             .map_err(|error| chain(&error))
     }
 
+    pub fn preview(&self, name: &str) -> Result<Added, String> {
+        let iso = self.site.path(name);
+        let checked = checked(&iso);
+        self.bundles
+            .preview_image(&iso, &checked, &mut |_| ())
+            .map_err(|error| chain(&error))
+    }
+
     pub fn link(&self, name: &str) -> Result<Added, String> {
         let dir = self.site.path(name);
         let verified = halite_bundle::signed_manifest::verified(&dir, &Trust::unsigned()).unwrap();

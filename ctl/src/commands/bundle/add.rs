@@ -61,17 +61,29 @@ pub fn add(
     Ok(0)
 }
 
-/// Shows what would happen if this bundle were added.
-fn preview(site: &Site, bundle: &VerifiedBundle, screen: &mut Screen) -> anyhow::Result<u8> {
+/// Returns what would happen if this bundle were added, and the document about it.
+///
+/// # Errors
+/// The bundle cannot be added.
+pub fn previewed(
+    site: &Site,
+    bundle: &VerifiedBundle,
+    screen: &mut Screen,
+) -> anyhow::Result<(Added, AddedBundle)> {
     let added = bundle.preview(site, screen)?;
-    let path = site.bundles.path(&bundle.version);
     let document = AddedBundle {
         version: bundle.version.clone(),
-        path: path_text(&path),
+        path: path_text(site.bundles.path(&bundle.version)),
         elsewhere: None,
         changed: false,
         would_change: Some(added != Added::There),
     };
+    Ok((added, document))
+}
+
+/// Shows what would happen if this bundle were added.
+fn preview(site: &Site, bundle: &VerifiedBundle, screen: &mut Screen) -> anyhow::Result<u8> {
+    let (added, document) = previewed(site, bundle, screen)?;
     let what = match added {
         Added::New => "would be added",
         Added::There => "already exists",
@@ -80,8 +92,7 @@ fn preview(site: &Site, bundle: &VerifiedBundle, screen: &mut Screen) -> anyhow:
     screen.answer(&to_value(&document), |_| {
         format!(
             "bundle {} {what}: {}\nnothing was changed\n",
-            bundle.version,
-            path.display()
+            document.version, document.path
         )
     })?;
     Ok(0)

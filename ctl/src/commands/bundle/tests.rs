@@ -10,7 +10,7 @@ use halite_seal::keys::{PublicKey, SecretKey, generate};
 use halite_testkit::{layout, put, version};
 use serde_json::json;
 
-use super::add::add;
+use super::add::{add, previewed};
 use super::hosts::{Hosts, from_nodes};
 use super::list::{document, overview};
 use super::remove::remove_unused;
@@ -18,7 +18,7 @@ use super::switch::{Checked, record, switch};
 use crate::FAILED;
 use crate::cli::{Switch, TrustArgs};
 use crate::output::{Format, Paint, Screen};
-use crate::site::Site;
+use crate::site::{Site, VerifiedBundle};
 
 const CLUSTER: &str = "apiVersion: halite/v1\nkind: Cluster\nmetadata: {name: prod}\n\
     networks: {controlPlane: {cidrs: [10.0.0.0/24]}}\nkubernetes: {version: \"1.36\"} # mine\n\
@@ -90,6 +90,15 @@ impl Here {
         )
     }
 
+    /// Returns whether the preview of an addition shows a change.
+    fn would_change(&self, name: &str) -> Option<bool> {
+        let (path, mut screen) = (self.made.path(name), Screen::new(Format::Json));
+        let checked = VerifiedBundle::check(&self.site, &path, &self.trust(), &mut screen);
+        let bundle = checked.unwrap().unwrap();
+        let (_, document) = previewed(&self.site, &bundle, &mut screen).unwrap();
+        document.would_change
+    }
+
     fn switch(&self, version: &str, allow_downgrade: bool) -> anyhow::Result<u8> {
         let args = Switch {
             version: self::version(version),
@@ -130,11 +139,17 @@ fn the_cluster_changes_to_a_newer_bundle_and_the_old_one_goes() {
     let mut here = Here::new();
     here.build("0.2.0", "2026-02-01T00:00:00Z");
     assert_eq!(here.try_add("0.2.0.iso", true).unwrap(), 0);
+    assert_eq!(here.would_change("0.2.0.iso"), Some(true));
     assert_eq!(
         here.site.bundles.list().unwrap().len(),
         1,
         "a test adds nothing"
     );
+    assert_eq!(here.add("0.2.0.iso").unwrap(), 0);
+    assert_eq!(here.would_change("0.2.0.iso"), Some(false));
+    let program = here.site.bundles.path(&version("0.2.0")).join("bin/ctl");
+    put(&program, b"damaged");
+    assert_eq!(here.would_change("0.2.0.iso"), Some(true), "a repair");
     assert_eq!(here.add("0.2.0.iso").unwrap(), 0);
     assert!(
         here.site.config.join("trust/builder.pub").exists(),
