@@ -250,6 +250,13 @@ fn the_unit_that_runs_last_leaves_only_the_sites_data() {
             fs::write(path, "x").unwrap();
         }
         let lines = unit(name);
+        // As long as it exists, a host that stays removes the pages again.
+        let pages = lines.iter().find(|line| line.contains("/ctl.fish"));
+        assert!(
+            pages
+                .unwrap()
+                .ends_with(" /usr/local/share/man/man1/ctl.1\"")
+        );
         let awk = lines.iter().find(|line| line.starts_with("/usr/bin/awk"));
         let awk = awk.unwrap();
         assert!(checked(awk, &["/var/lib/halite", "/var/lib/halite/backup"]).0);

@@ -8,7 +8,8 @@
     - mode: '0755'
     - force: True
 
-# The program has them in itself: they are always those of its version. A host without it has none.
+# The program has them in itself: they are always those of its version. Hosts without `ctl` have
+# no pages.
 ctl-pages:
   cmd.run:
     - name: /usr/local/bin/ctl generate --installed /usr/local/share
