@@ -95,6 +95,10 @@ fn unusable_contexts_matter_only_to_commands_that_call_a_master() {
             assert!(!output.status.success(), "{contexts} {words:?}");
             assert!(said.contains("context"), "{contexts} {words:?}: {said}");
         }
+        // It fails here, because this host is not a standby.
+        let output = ctl(directory.path(), &["master", "promote", "--test"]);
+        let said = text(&output.stderr);
+        assert!(!said.contains("context"), "{contexts}: {said}");
     }
 }
 

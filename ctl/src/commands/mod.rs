@@ -38,7 +38,7 @@ mod support;
 mod targets;
 mod upgrade;
 
-use crate::cli::{Cli, Command, Etcd, Global, Node};
+use crate::cli::{Cli, Command, Etcd, Global, Master, Node};
 use crate::output::Screen;
 use crate::{bootstrap, context};
 
@@ -69,16 +69,18 @@ pub async fn run(cli: Cli, screen: &mut Screen) -> anyhow::Result<u8> {
 
 /// Returns whether a command does not call the master, or calls it only with some options.
 fn may_need_no_master(command: &Command) -> bool {
-    matches!(
-        command,
+    match command {
         Command::Backup(_)
-            | Command::Bundle(_)
-            | Command::Config(_)
-            | Command::Images { .. }
-            | Command::Local(_)
-            | Command::Registry(_)
-            | Command::Version(_)
-    )
+        | Command::Bundle(_)
+        | Command::Config(_)
+        | Command::Images { .. }
+        | Command::Local(_)
+        | Command::Registry(_)
+        | Command::Version(_) => true,
+        // The rest of a promotion calls the master.
+        Command::Master(Master::Promote(args)) => args.no_wait || args.test,
+        _ => false,
+    }
 }
 
 async fn run_for(global: &Global, command: Command, screen: &mut Screen) -> anyhow::Result<u8> {
