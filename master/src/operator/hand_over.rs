@@ -66,7 +66,9 @@ pub async fn hand_over(
     if host != own {
         return moved(app, jobs, &snapshot, request, &host, &own).await;
     }
-    let names = declared(declaration);
+    let mut names = declared(declaration);
+    // Without `--to`, the first standby is chosen: those that can take the master come first.
+    names.sort_by_key(|name| app.standbys.obstacle(name).is_some());
     let chosen = choose(&request.to, &names, &app.standbys.seen());
     let mut problems: Vec<String> = chosen
         .as_ref()
@@ -79,7 +81,9 @@ pub async fn hand_over(
     let declarations = jobs.declarations();
     let unreadable = declarations.secret_problem_of(&snapshot, &to).await?;
     problems.extend(unreadable.map(|problem| {
-        format!("{problem}; `systemctl restart halite-master` on {to} sends its recipient again")
+        format!(
+            "{problem}; to send its recipient again, run `systemctl restart halite-master` on {to}"
+        )
     }));
     let mut losses = Vec::new();
     if request.leaves {

@@ -122,8 +122,8 @@ pub(super) fn program_refusal(name: &str, hello: &StandbyHello) -> Option<String
     let theirs = (hello.version.as_str(), hello.protocol);
     (theirs != own).then(|| {
         format!(
-            "halite-master on {name} has the version {} and the protocol {}, and this one {} and {}: `ctl highstate {name}` \
-             updates it",
+            "halite-master on {name} runs version {} (protocol {}), but this master runs {} (protocol {}): `ctl highstate \
+             {name}` updates it",
             theirs.0, theirs.1, own.0, own.1
         )
     })
