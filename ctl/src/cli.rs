@@ -291,7 +291,7 @@ pub enum Command {
     Generate {
         /// A new directory. It gets one directory for each package, with the content of /usr/share.
         directory: PathBuf,
-        /// Write all into an existing directory such as /usr/local/share. Remove pages that an
+        /// Write all files to an existing directory such as /usr/local/share. Remove pages that an
         /// earlier version wrote there and this one does not.
         #[arg(long)]
         installed: bool,

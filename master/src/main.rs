@@ -106,7 +106,9 @@ fn promote(path: &Path, wanted: &PromotionRequest, test: bool) -> anyhow::Result
 /// It would be refused.
 fn show_preview(preview: &PromotionPreview, force: bool) -> anyhow::Result<()> {
     let effect = match preview.effect {
-        PromotionEffect::Promotes => "this standby would become the master; tokens would be void",
+        PromotionEffect::Promotes => {
+            "this standby would become the master; existing tokens would become invalid"
+        }
         PromotionEffect::Resumes => "an interrupted promotion would be resumed",
         PromotionEffect::TakesBack => "the master of this host would act again",
         PromotionEffect::Nothing => "this host already has the master",

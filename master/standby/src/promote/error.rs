@@ -93,7 +93,7 @@ pub enum PromoteError {
     NoCopy,
     /// A newer program has changed the copy.
     #[error(
-        "cannot promote this standby: its copy is of a newer halite-master (migration {last}; this program knows {known}); \
+        "cannot promote this standby: a newer halite-master wrote its copy (migration {last}; this program knows {known}); \
          {remedy}"
     )]
     Newer {

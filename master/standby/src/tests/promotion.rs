@@ -336,7 +336,7 @@ async fn a_copy_of_a_newer_program_is_refused_with_the_commands_and_followed_aga
     write(&store, 2, 10).await;
     stream.cut().await;
     let bundles = TempDir::new().unwrap();
-    // The order of the names is another one than that of the times.
+    // Their names are in another order than their build times.
     let older = bundle(bundles.path(), "0.8.0", "2026-01-01T00:00:00Z");
     std::fs::write(older, "an older program").unwrap();
     let own = bundle(bundles.path(), "0.9.0", "2026-02-01T00:00:00Z");
