@@ -104,7 +104,7 @@ pub(super) fn sites() -> [Site; 2] {
     ]
 }
 
-/// Makes a cluster of the older release, whose newer one is carried to the site, too.
+/// Makes a cluster of the older release, with the newer release on the site.
 fn make_three(lab: &str, layout: &Layout, release: &Release) -> Result<Cluster> {
     let board = Board::plain();
     // The second upgrade needs it. Now no cluster runs while it is built.

@@ -154,7 +154,7 @@ impl<'c> StepBoundaries<'c> {
             };
             // A resumed run does not wait for `ctl`, so later steps may have ended, too. One that is
             // joined has many ends to show.
-            if strikes == 0 {
+            if strikes == 0 && self.last.is_some() {
                 thread::sleep(BURST);
             }
             let mut later =

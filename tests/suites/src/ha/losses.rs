@@ -376,7 +376,7 @@ impl<'c> ConfigMapWriter<'c> {
         Self::start(cluster, asked, at_vip(), prefix, start)
     }
 
-    /// Starts it on the lab's router, with the virtual address. It writes whichever host is lost.
+    /// Starts it on the lab's router, with the virtual address. It keeps writing, whichever host is lost.
     pub(crate) fn at_the_router(
         cluster: &'c Cluster,
         asked: &'c Host,

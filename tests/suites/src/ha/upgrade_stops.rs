@@ -131,7 +131,11 @@ fn stopped(cluster: &Cluster, release: &Release<'_>, pod: &BrokenPod, host: &Hos
     } = pod;
     let manifest = format!("{MANIFESTS}/{component}.yaml");
     let before = fs::read_to_string(host.file(&manifest))?;
-    let image = image_of(cluster, component, name)?;
+    let image = wait::until("the pod to be ready before", BACK, || {
+        let now = image_of(cluster, component, name)?;
+        ensure!(now.1, "{now:?}");
+        Ok(now)
+    })?;
     let (status, said) = Running::start(first, &release.upgrade())?.ended(|| Ok(()))?;
     println!("  {}", said.trim().replace('\n', "\n  "));
     ensure!(!status.success(), "the upgrade succeeded");
