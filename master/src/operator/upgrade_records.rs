@@ -62,6 +62,9 @@ impl Records {
     pub(super) async fn read(app: &App) -> Result<Self, Refusal> {
         let mut records = Self::default();
         let mut has_ended = false;
+        // The bundle of an upgrade that has succeeded without a change: each host had it, so the run with
+        // the change before it has ended, too.
+        let mut completed: Option<BundleVersion> = None;
         for run in app.store.newest_runs_of(UPGRADE, RUNS).await? {
             let values = pillar(&run);
             let is_back = is_back(&values);
@@ -79,10 +82,17 @@ impl Records {
                 break;
             }
             let changes = of_run(app, &run, &bundle, is_back).await?;
-            has_ended = run.status == RunStatus::Succeeded
-                && !changes.found.is_empty()
-                && !changes.has_left_out;
+            let is_good = run.status == RunStatus::Succeeded && !changes.has_left_out;
+            if changes.found.is_empty() {
+                if is_good && !is_back {
+                    completed = Some(bundle);
+                }
+                continue;
+            }
+            let is_completed = !is_back && completed.as_ref() == Some(&bundle);
+            has_ended = is_good || is_completed;
             if !has_ended {
+                completed = None;
                 records.changes.extend(changes.found);
             }
             if has_ended && records.newest.is_some() {

@@ -61,15 +61,25 @@ pub(super) fn turns(plan: &UpgradePlan) -> Vec<&str> {
     hosts.map(String::as_str).collect()
 }
 
+const DOCUMENTS: [&str; 3] = [
+    "cluster.yaml",
+    "nodes/bootstrap-1.yaml",
+    "nodes/worker-1.yaml",
+];
+
 pub(super) fn documents(site: &Site) -> String {
     let read = |path: &str| fs::read_to_string(site.path().join("etc").join(path)).unwrap();
-    [
-        "cluster.yaml",
-        "nodes/bootstrap-1.yaml",
-        "nodes/worker-1.yaml",
-    ]
-    .map(read)
-    .concat()
+    DOCUMENTS.map(read).concat()
+}
+
+/// Records this bundle for the objects and each host, as `ctl bundle use` does.
+pub(super) fn use_bundle(site: &Site, bundle: &str) {
+    for path in DOCUMENTS {
+        let path = site.path().join("etc").join(path);
+        let text = fs::read_to_string(&path).unwrap();
+        let text = text.replace(OLD, bundle).replace(NEXT, bundle);
+        fs::write(&path, text).unwrap();
+    }
 }
 
 /// Changes the manifest of a bundle before it is read.

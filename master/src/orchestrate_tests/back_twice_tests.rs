@@ -1,19 +1,22 @@
 //! Returns after two upgrades that have not ended.
 
+use std::fs;
+
 use halite_proto::v1;
 use halite_states::shipped::UPGRADE;
 use serde_json::{Value, json};
 
 use super::back_tests::{
     back, change, connected, documents, fails, half, last_highstate, put_bundle, succeeds, turns,
-    way_back,
+    use_bundle, way_back,
 };
 use super::fixture::{orchestrate, request};
-use super::upgrade_fixture::{NEXT, OLD, options, site, upgrade};
-use crate::backend::fixture::{Life, Site};
+use super::upgrade_fixture::{NEXT, OLD, SERVERS, options, site, upgrade};
+use crate::backend::fixture::{Life, ScriptedMinion, Site};
 
-/// The bundle after the next one.
-const OTHER: &str = "0.4.0";
+/// The bundle after the next one, and the one after that.
+pub(super) const OTHER: &str = "0.4.0";
+pub(super) const LAST: &str = "0.5.0";
 
 /// An upgrade to the bundle after the next one, without a plan.
 fn other() -> v1::OrchestrateRequest {
@@ -21,10 +24,24 @@ fn other() -> v1::OrchestrateRequest {
     request(UPGRADE, &pillar)
 }
 
-fn third() -> Site {
+/// A site with all four bundles.
+pub(super) fn with_more() -> Site {
     let site = site();
-    put_bundle(&site, OTHER, "objects:\n  test.nop: []\n");
+    for bundle in [OTHER, LAST] {
+        put_bundle(&site, bundle, "objects:\n  test.nop: []\n");
+    }
     site
+}
+
+/// An upgrade to the next bundle that fails behind its last host, and is repeated.
+pub(super) fn fails_at_its_end(life: &Life, worker: &ScriptedMinion) {
+    fails(worker, SERVERS);
+    let (code, said) = orchestrate(life, upgrade(life, &options()));
+    assert_eq!(code, 1, "{said}");
+    assert_eq!(last_highstate(worker), Some(format!("from-{NEXT}")));
+    succeeds(worker);
+    let (code, said) = orchestrate(life, upgrade(life, &options()));
+    assert_eq!(code, 0, "{said}");
 }
 
 /// An upgrade that pauses as that of [`half`] does, without a plan.
@@ -36,7 +53,7 @@ fn half_of(life: &Life, bundle: &str, drain: &Value) {
 
 #[test]
 fn an_upgrade_that_changed_no_host_does_not_hide_the_one_before_it() {
-    let site = third();
+    let site = with_more();
     let life = site.live();
     let (first, worker) = connected(&life);
     half(&life);
@@ -58,7 +75,7 @@ fn an_upgrade_that_changed_no_host_does_not_hide_the_one_before_it() {
 
 #[test]
 fn hosts_of_an_earlier_upgrade_return_with_those_of_the_last_one() {
-    let site = third();
+    let site = with_more();
     let life = site.live();
     let (first, worker) = connected(&life);
     fails(&worker, &format!("from-{NEXT}"));
@@ -80,7 +97,7 @@ fn hosts_of_an_earlier_upgrade_return_with_those_of_the_last_one() {
 
 #[test]
 fn hosts_return_to_the_bundle_between_two_paused_upgrades() {
-    let site = third();
+    let site = with_more();
     let life = site.live();
     let (first, worker) = connected(&life);
     half(&life);
@@ -114,7 +131,7 @@ fn hosts_return_to_the_bundle_between_two_paused_upgrades() {
 
 #[test]
 fn a_worker_with_an_earlier_minor_version_does_not_keep_the_others_from_their_return() {
-    let site = third();
+    let site = with_more();
     for bundle in [NEXT, OTHER] {
         change(&site, bundle, "v1.36.3", "v1.37.0");
     }
@@ -128,5 +145,75 @@ fn a_worker_with_an_earlier_minor_version_does_not_keep_the_others_from_their_re
         (plan.before.bundle.as_str(), plan.bundle.as_str()),
         (OTHER, NEXT)
     );
+    life.kill();
+}
+
+#[test]
+fn an_upgrade_that_was_completed_without_a_change_has_ended() {
+    let site = with_more();
+    let life = site.live();
+    let (_, worker) = connected(&life);
+    fails_at_its_end(&life, &worker);
+    use_bundle(&site, OTHER);
+    half_of(&life, LAST, &Value::Null);
+    let plan = way_back(&life).unwrap();
+    assert_eq!(
+        (plan.before.bundle.as_str(), plan.bundle.as_str()),
+        (LAST, OTHER)
+    );
+    life.kill();
+}
+
+/// The record of the upgrade before it stays open, because it has left a host out.
+#[test]
+fn hosts_return_to_a_newer_bundle_that_was_used_since_the_recorded_one() {
+    let site = with_more();
+    for (bundle, built) in [(OTHER, "2026-02-01"), (LAST, "2026-03-01")] {
+        change(&site, bundle, "2026-01-01", built);
+    }
+    let life = site.live();
+    let (first, _) = connected(&life);
+    life.kill();
+    let life = site.live();
+    life.reconnect(&first);
+    orchestrate(&life, upgrade(&life, &options()));
+    assert_eq!(last_highstate(&first), Some(format!("from-{NEXT}")));
+    use_bundle(&site, OTHER);
+    half_of(&life, LAST, &Value::Null);
+    let plan = way_back(&life).unwrap();
+    assert_eq!(
+        (plan.before.bundle.as_str(), plan.bundle.as_str()),
+        (LAST, OTHER)
+    );
+    life.kill();
+}
+
+#[test]
+fn a_removed_host_does_not_need_the_bundle_that_it_had_begun_to_get() {
+    let site = with_more();
+    let life = site.live();
+    let (first, worker) = connected(&life);
+    fails(&worker, &format!("from-{NEXT}"));
+    orchestrate(&life, upgrade(&life, &options()));
+    life.kill();
+    // The others return without the worker, which is then removed, and the bundle with it.
+    let life = site.live();
+    life.reconnect(&first);
+    let (code, said) = orchestrate(&life, back(&way_back(&life).unwrap()));
+    assert_eq!(code, 0, "{said}");
+    life.kill();
+    fs::remove_file(site.path().join("etc/nodes/worker-1.yaml")).unwrap();
+    fs::remove_dir_all(site.path().join("bundles").join(NEXT)).unwrap();
+    let life = site.live();
+    life.reconnect(&first);
+    fails(&first, &format!("from-{OTHER}"));
+    let (code, said) = orchestrate(&life, other());
+    assert_eq!(code, 1, "{said}");
+    let plan = way_back(&life).unwrap();
+    assert_eq!(
+        (plan.before.bundle.as_str(), plan.bundle.as_str()),
+        (OTHER, OLD)
+    );
+    assert_eq!(plan.begun, ["bootstrap-1"]);
     life.kill();
 }

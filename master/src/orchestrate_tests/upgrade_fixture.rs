@@ -19,6 +19,9 @@ use crate::backend::fixture::{Life, ScriptedMinion, Site, WATCHDOG};
 pub(crate) const OLD: &str = "0.2.0";
 pub(crate) const NEXT: &str = "0.3.0";
 
+/// The state of the last step of an upgrade.
+pub(crate) const SERVERS: &str = "servers";
+
 /// A state of each host, which names its bundle and shows a value of its document, and a state in
 /// place of each shipped one.
 pub(crate) fn tree(version: &str) -> Vec<(&'static str, String)> {
@@ -29,7 +32,6 @@ pub(crate) fn tree(version: &str) -> Vec<(&'static str, String)> {
         "halite/base/control_plane/running.sls",
         "halite/base/kubeadm_objects/ahead.sls",
         "halite/base/kubelet.sls",
-        "halite/base/containerd/servers.sls",
     ];
     let stub = |path: &'static str| (path, "stub:\n  test.nop: []\n".to_owned());
     let own = [
@@ -46,6 +48,10 @@ pub(crate) fn tree(version: &str) -> Vec<(&'static str, String)> {
                 .to_owned(),
         ),
         ("objects.sls", "objects:\n  test.nop: []\n".to_owned()),
+        (
+            "halite/base/containerd/servers.sls",
+            format!("{SERVERS}:\n  test.nop: []\n"),
+        ),
         (
             "halite/orchestrate/upgrade.sls",
             include_str!("../../../states/tree/halite/orchestrate/upgrade.sls").to_owned(),
@@ -141,11 +147,11 @@ pub(crate) fn options() -> Value {
     json!({"bundle": NEXT, "batch": "25%", "backup": false})
 }
 
-/// The plan of an upgrade with these options.
+/// The plan of an upgrade with these options, which name its bundle.
 pub(crate) fn plan(life: &Life, options: &Value) -> UpgradePlan {
     let request = v1::ShowRequest {
         what: "upgrade".into(),
-        target: NEXT.into(),
+        target: options["bundle"].as_str().unwrap().into(),
         pillar_json: options.to_string(),
         ..v1::ShowRequest::default()
     };

@@ -60,10 +60,14 @@ pub(super) async fn find(app: &App, jobs: &Jobs, snapshot: &Snapshot) -> Result<
         held.map(|held| held.kubernetes.clone())
     };
     let open = records.open(&to);
+    let has_host = |begun: &BTreeSet<&str>| {
+        let mut begun = begun.iter();
+        begun.any(|minion| is_declared(declaration, minion))
+    };
     // An upgrade to another bundle may have stopped before this one, with hosts that have not got all of
     // the previous bundle since.
     let forward = open.iter();
-    let forward = forward.filter(|(change, begun)| !change.is_back && !begun.is_empty());
+    let forward = forward.filter(|(change, begun)| !change.is_back && has_host(begun));
     let forward = forward.map(|(change, _)| &change.bundle);
     let mut bundles: BTreeSet<&BundleVersion> = forward.chain([&from]).collect();
     bundles.remove(&to);
@@ -142,16 +146,21 @@ pub(super) fn begun(
     let open = records.open(to).into_iter();
     let open = open.filter(|(change, _)| direction == Direction::Back || change.is_back);
     let minions = open.flat_map(|(_, begun)| begun);
-    let is_declared = |minion: &str| minion == MASTER || declaration.nodes.contains_key(minion);
     minions
-        .filter(|minion| is_declared(minion) && declaration.bundle_for(minion) == Some(to))
+        .filter(|minion| is_declared(declaration, minion))
+        .filter(|minion| declaration.bundle_for(minion) == Some(to))
         .map(str::to_owned)
         .collect()
 }
 
+/// Returns whether a minion is `master` or a host that has not been removed.
+fn is_declared(declaration: &Declaration, minion: &str) -> bool {
+    minion == MASTER || declaration.nodes.contains_key(minion)
+}
+
 /// The bundle to which hosts return: the one that the objects of the cluster had before they got
-/// `from`. If they have not got it, that is the cluster's; if no record has it, it is the newest of those
-/// that hosts have. `None` if all of them have `from`.
+/// `from`. If they have not got it, that is the cluster's; if no record has it, or a host has one that was
+/// built later, it is the newest of those that hosts have. `None` if all of them have `from`.
 async fn previous(
     jobs: &Jobs,
     declaration: &Declaration,
@@ -167,9 +176,17 @@ async fn previous(
     let others: Vec<(&str, &BundleVersion)> =
         others.filter(|(_, bundle)| *bundle != from).collect();
     others.first()?;
-    // A host that an earlier upgrade has not reached has an even older one.
     if let Some(before) = records.objects_before(from) {
-        return Some(before.clone());
+        // A host that an earlier upgrade has not reached has an even older one. One that has a newer one
+        // got it from `ctl bundle use`, which no run records.
+        let built = jobs.declarations().built(before).await;
+        let mut has_newer = false;
+        for (_, bundle) in &others {
+            has_newer |= built.is_some() && jobs.declarations().built(bundle).await > built;
+        }
+        if !has_newer {
+            return Some(before.clone());
+        }
     }
     let mut newest: Option<(&str, &BundleVersion, Option<Timestamp>)> = None;
     for (host, bundle) in others {
