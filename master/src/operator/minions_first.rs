@@ -57,8 +57,8 @@ pub(super) struct Outdated {
     pub(super) program: Option<String>,
     /// SHA-256 of the bundle's program.
     wanted: String,
-    /// The time of the last update if it was rolled back.
-    taken_back: Option<i64>,
+    /// The time of the last update if it was to the bundle's program and was rolled back.
+    pub(super) taken_back: Option<i64>,
 }
 
 /// Returns the minions among these that differ from their bundle's program, by the facts that they
@@ -77,11 +77,12 @@ pub(super) async fn outdated(jobs: &Jobs, minions: &[MinionId]) -> Result<Vec<Ou
         let grains = target::grains(jobs.app(), host).await?;
         let has_connected = grains.get("id").is_some();
         if has_connected && !runs(&grains, &wanted) {
+            let reverted = taken_back(&grains).filter(|reverted| reverted.program == wanted);
             found.push(Outdated {
                 host: host.clone(),
                 program: grains[PROGRAM].as_str().map(str::to_owned),
                 wanted,
-                taken_back: taken_back(&grains).map(|reverted| reverted.time),
+                taken_back: reverted.map(|reverted| reverted.time),
             });
         }
     }

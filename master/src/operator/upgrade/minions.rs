@@ -10,14 +10,20 @@ use halite_proto::ids::MinionId;
 use super::against::{Against, finding};
 use crate::operator::minions_first::{BUNDLED, outdated};
 
-/// The findings about connected hosts that change. The minion of a bundle that a run has begun to give
-/// is none: the run that stopped has updated it.
+/// The findings about connected hosts that change, also behind a pause: a resumed run makes no plan.
+/// The minion of a bundle that a run has begun to give causes none: the run that stopped has updated it.
+/// One whose update was rolled back does not keep the bundle with the repair away.
 ///
 /// # Errors
 /// The declaration cannot be read, or the store failed.
 pub(super) async fn findings(against: &Against<'_>) -> Result<Vec<UpgradeFinding>, Refusal> {
-    let hosts = against.hosts_that_change();
+    let declaration = against.snapshot.declaration();
+    let declared = declaration.nodes.keys().map(|name| name.as_str());
+    let differ = declared.filter(|host| declaration.bundle_for(host) != Some(against.bundle));
+    let mut hosts: BTreeSet<&str> = against.hosts_that_change().collect();
+    hosts.extend(differ);
     let hosts: Vec<MinionId> = hosts
+        .into_iter()
         .filter(|host| against.is_connected(host))
         .filter_map(|host| host.parse().ok())
         .collect();
@@ -30,15 +36,22 @@ pub(super) async fn findings(against: &Against<'_>) -> Result<Vec<UpgradeFinding
         if one.program.is_some_and(|program| given.contains(&program)) {
             continue;
         }
+        let severity = match one.taken_back {
+            Some(_) => UpgradeSeverity::Warning,
+            None => UpgradeSeverity::Error,
+        };
         let host = one.host.as_str();
         found.push(finding(
-            UpgradeSeverity::Error,
+            severity,
             UpgradeCheck::Minions,
             Some(host),
             format!(
-                "the minion of {host} is not the one of the host's bundle: a state that it lacks would stop the run"
+                "{host} runs a different halite-minion from the one in its bundle; a state that it does not support would stop \
+                 the run"
             ),
-            format!("`ctl highstate {host}` updates it"),
+            format!(
+                "`ctl highstate {host}` updates it; if this finding remains, run `systemctl restart halite-minion` on {host}"
+            ),
         ));
     }
     Ok(found)
