@@ -31,7 +31,7 @@ const SLACK: Millis = 2_000;
 /// The same for a token: the kubelet looks at it once a minute, and clocks differ.
 const TOKEN_SLACK: Millis = 3 * 60 * 1000;
 /// The margin of a restart: creation times are whole seconds, and the clocks of the master and of an API
-/// server differ. A pod that is created again too early counts as old, and is not restarted once more.
+/// server differ. If they differ by more, the new pods count as old, and are restarted once more.
 const RESTART_MARGIN: Millis = 5_000;
 /// The kubelet renews a token at the latest after this time.
 const TOKEN_AGE: Millis = 24 * 60 * 60 * 1000;
@@ -69,6 +69,8 @@ pub enum OldPodsError {
 #[derive(Debug, Clone, Copy, Default)]
 struct OldOnes {
     number: usize,
+    /// The number of those that do not end. The successors of the others are not old.
+    staying: usize,
     /// The time after which the successor of each is not old.
     since: Millis,
 }
@@ -160,6 +162,8 @@ impl OldPods<'_> {
             };
             let ones = old.entry(self.owner(&pod, &mut known).await?).or_default();
             ones.number += 1;
+            let is_ending = pod.pointer("/metadata/deletionTimestamp").is_some();
+            ones.staying += usize::from(!is_ending);
             ones.since = ones.since.max(since);
         }
         let rollout = match self.restart {
@@ -271,17 +275,20 @@ impl OldPods<'_> {
                 named(owner)
             ))
         };
+        let mut ended = None;
         if let Some(last) = &restarts.last {
             let object = self.api.get(last).await?;
             if let Some(why) = object.as_ref().and_then(rollout_left) {
                 return Ok(left(last, why));
             }
-            restarts.last = None;
+            ended = restarts.last.take();
         }
         let now = self.clock.now();
         let (mut next, mut broken) = (None, None);
         for (owner, ones) in old.iter().filter(|(_, ones)| now > ones.since) {
-            if !RESTARTABLE.contains(&owner.kind.as_str()) {
+            // The pods were listed before this rollout ended: its old ones may have gone since.
+            let has_ended = ended.as_ref() == Some(owner);
+            if has_ended || !RESTARTABLE.contains(&owner.kind.as_str()) {
                 continue;
             }
             let Some(object) = self.api.get(owner).await? else {
@@ -295,7 +302,8 @@ impl OldPods<'_> {
                 return Ok(left(owner, why.clone()));
             }
             // Others may replace its pods now.
-            if replacement_left(&object).is_some() || !takes_restart(&object, ones.since) {
+            let is_replaced = replacement_left(&object).is_some() || ones.staying == 0;
+            if is_replaced || !takes_restart(&object, ones.since, now) {
                 continue;
             }
             // Pods that are not ready may need the restart, but their rollout may never end.

@@ -146,6 +146,39 @@ fn no_workload_is_restarted_in_the_last_second_whose_pods_count_as_old() {
     assert!(api.writes.lock().unwrap().is_empty());
 }
 
+/// The clock of the API server is 20 s behind that of the master.
+#[test]
+fn a_workload_whose_new_pods_count_as_old_is_restarted_once_more() {
+    let api = cluster("old\nnew\n");
+    deployment(&api, 1);
+    let mut web = api.object("Deployment", "web").unwrap();
+    web["spec"]["template"]["metadata"]["annotations"] = json!({RESTARTED: at(20)});
+    api.put(web);
+    pod(&api, "web-1-a", 1, Some(("ReplicaSet", "web-1")));
+    let restarted = || restarted_at(&api.object("Deployment", "web").unwrap());
+    // Another one could be too early as well.
+    run(&api, &both(), true, 30).unwrap_err();
+    assert_eq!(restarted(), Some(NOON + 20_000));
+    run(&api, &both(), true, 40).unwrap_err();
+    assert_eq!(restarted(), Some(NOON + 40_000));
+    // The pod is one that no restart replaces.
+    run(&api, &both(), true, 600).unwrap_err();
+    assert_eq!(restarted(), Some(NOON + 40_000));
+}
+
+#[test]
+fn a_workload_is_not_restarted_for_pods_that_are_ending() {
+    let api = cluster("old\nnew\n");
+    deployment(&api, 1);
+    pod(&api, "web-1-a", -60, Some(("ReplicaSet", "web-1")));
+    let mut ending = api.object("Pod", "web-1-a").unwrap();
+    ending["metadata"]["deletionTimestamp"] = json!(at(10));
+    api.put(ending);
+    let error = run(&api, &both(), true, 60).unwrap_err();
+    assert!(error.contains("Deployment default/web (1 pod)"), "{error}");
+    assert!(api.writes.lock().unwrap().is_empty());
+}
+
 /// A StatefulSet with an old pod, whose rollout has got this far.
 fn set(api: &FakeApi, name: &str, strategy: &str, replaced: u64) {
     api.put(json!({"apiVersion": "apps/v1", "kind": "StatefulSet",

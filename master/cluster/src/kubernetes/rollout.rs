@@ -53,14 +53,26 @@ pub(super) fn rollout_left(object: &Value) -> Option<String> {
     (is_deployment && ends > 0).then(|| format!("{ends} old pods have not ended"))
 }
 
+/// The accepted difference between the clocks of two hosts: the checks of hosts refuse a greater one.
+const CLOCKS_DIFFER: Millis = 30_000;
+
 /// Returns whether a restart of a workload replaces pods that were created before this time, and that
 /// no earlier restart replaces.
-pub(super) fn takes_restart(object: &Value, since: Millis) -> bool {
+///
+/// By the clock of the API server, the pods of an earlier restart may have been created before this
+/// time as well. Once this is no longer possible, the workload takes one more restart.
+pub(super) fn takes_restart(object: &Value, since: Millis, now: Millis) -> bool {
     let by_operator = object
         .pointer("/spec/updateStrategy/type")
         .is_some_and(|kind| kind == "OnDelete");
     let is_paused = object.pointer("/spec/paused") == Some(&Value::Bool(true));
-    // Another restart would replace the new pods, not those that are ending or below a partition.
+    let may_be_early = now > since + CLOCKS_DIFFER && kept(object) == 0;
+    let since = if may_be_early {
+        since + CLOCKS_DIFFER
+    } else {
+        since
+    };
+    // Another restart would replace the new pods, not those below a partition.
     let is_done = restarted_at(object) > Some(since);
     !by_operator && !is_paused && !is_done
 }
@@ -114,7 +126,7 @@ mod tests {
 
     #[test]
     fn workloads_whose_pods_a_restart_does_not_replace_take_none() {
-        let takes = |spec: Value| takes_restart(&json!({"spec": spec}), 0);
+        let takes = |spec: Value| takes_restart(&json!({"spec": spec}), 0, 0);
         assert!(takes(json!({})));
         assert!(!takes(json!({"updateStrategy": {"type": "OnDelete"}})));
         assert!(!takes(json!({"paused": true})));
@@ -129,5 +141,19 @@ mod tests {
         let ends =
             json!({"template": {"metadata": {"annotations": {RESTARTED: "2026-11-29T00:00:00Z"}}}});
         assert!(!takes(ends));
+    }
+
+    #[test]
+    fn a_restart_that_may_have_been_too_early_is_repeated_once_if_no_partition_keeps_pods() {
+        let takes = |restarted: &str, now: Millis, partition: u64| {
+            let object = json!({"spec": {"updateStrategy": {"rollingUpdate": {"partition": partition}},
+                "template": {"metadata": {"annotations": {RESTARTED: restarted}}}}});
+            takes_restart(&object, 0, now)
+        };
+        let (early, late) = ("1970-01-01T00:00:10Z", "1970-01-01T00:00:31Z");
+        assert!(!takes(early, 20_000, 0));
+        assert!(takes(early, 31_000, 0));
+        assert!(!takes(early, 31_000, 1));
+        assert!(!takes(late, 600_000, 0));
     }
 }
