@@ -51,23 +51,25 @@ impl StepRunner<'_> {
         Ok(())
     }
 
-    /// Adds to the failure of a gate that its run leaves the host drained.
+    /// Adds to the failure of a gate that its run leaves the host cordoned, also by a drain that the end
+    /// of the master has interrupted.
     pub(super) fn with_drained_host(&self, chunk: &Chunk, failure: Failure) -> Failure {
         let node_of = |chunk: &Chunk| Args::new(chunk).text("node").ok().flatten();
         let own = node_of(chunk).filter(|_| is_gate(chunk));
-        let has_succeeded = |index: usize| {
+        let has_started = |index: usize| {
             let step = self.recorder.step(index);
-            step.is_some_and(|step| step.status == StepStatus::Succeeded)
+            let status = step.map(|step| step.status);
+            matches!(status, Some(StepStatus::Running | StepStatus::Succeeded))
         };
-        let is_drained = self.low.chunks.iter().enumerate().any(|(index, other)| {
+        let is_cordoned = self.low.chunks.iter().enumerate().any(|(index, other)| {
             other.state == "halite"
                 && other.fun == "drain"
                 && node_of(other) == own
-                && has_succeeded(index)
+                && has_started(index)
         });
         match own {
-            Some(node) if is_drained => Failure::new(format!(
-                "{}; {node} stays drained, and the same command continues",
+            Some(node) if is_cordoned => Failure::new(format!(
+                "{}; {node} stays cordoned; run the same command again to continue",
                 failure.text()
             )),
             _ => failure,

@@ -31,6 +31,12 @@ const TREE: &[(&str, &str)] = &[
          may-restart:\n  halite.etcd_quorum_allows:\n    - node: worker-1\n    - timeout: 1\n    - require: [{halite: drained}]\n\
          etcd:\n  halite.state:\n    - tgt: worker-1\n    - sls: [one]\n    - require: [{halite: may-restart}]\n",
     ),
+    (
+        "orchestrate/before.sls",
+        "may-restart:\n  halite.etcd_quorum_allows:\n    - node: worker-1\n    - timeout: 1\n\
+         drained:\n  halite.drain:\n    - node: worker-1\n    - timeout: 20\n    - require: [{halite: may-restart}]\n\
+         etcd:\n  halite.state:\n    - tgt: worker-1\n    - sls: [one]\n    - require: [{halite: drained}]\n",
+    ),
 ];
 
 /// The answer while all members serve, and while the member in question does not.
@@ -195,11 +201,48 @@ fn a_gate_that_refuses_after_the_drain_names_the_drained_host() {
     assert_eq!(retcode, 1, "{data}");
     for part in [
         "cannot continue with worker-1: 2 of 3 voting members",
-        "worker-1 stays drained, and the same command continues",
+        "worker-1 stays cordoned; run the same command again to continue",
     ] {
         assert!(data.contains(part), "{part:?} is not in {data}");
     }
     assert!(applied(&worker).is_empty(), "the work has not started");
+}
+
+/// Another member has failed while no master ran.
+#[test]
+fn a_gate_that_refuses_in_an_interrupted_drain_names_the_cordoned_host() {
+    let mut site = Site::new(TREE);
+    let cluster = Arc::new(FakeCluster::new(&["cp-1", "cp-2", "worker-1"]));
+    site.etcd = Some((cluster.clone(), Duration::ZERO));
+    site.api.put(ready_node("worker-1"));
+    let worker = ScriptedMinion::new("worker-1");
+    let life = site.live();
+    life.connect(&worker);
+    let (retcode, data) = orchestrate(&life, request("orchestrate.before", &json!({})));
+    assert_eq!(retcode, 0, "{data}");
+    let (run, store) = (newest_run(&life).id, &life.store);
+    life.runtime.block_on(async {
+        let mut steps = store.steps(&run).await.unwrap();
+        let work = waiting(steps.pop().unwrap());
+        let drain = without_job(steps.pop().unwrap());
+        assert_eq!(
+            (work.name.as_str(), drain.name.as_str()),
+            ("etcd", "drained")
+        );
+        for step in [&work, &drain] {
+            store.put_step(step).await.unwrap();
+        }
+        let open = store.update_run(&run, RunStatus::Running, 0, 1).await;
+        open.unwrap();
+    });
+    life.kill();
+    cluster.stop("cp-2");
+    let life = site.live();
+    life.connect(&worker);
+    let (retcode, data) = resumed(&life, &newest_run(&life));
+    assert_eq!(retcode, 1, "{data}");
+    assert!(data.contains("worker-1 stays cordoned"), "{data}");
+    life.kill();
 }
 
 #[test]
