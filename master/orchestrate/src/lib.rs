@@ -30,6 +30,7 @@ mod reboot_step;
 mod record;
 #[cfg(test)]
 mod record_tests;
+mod returned_bundle;
 mod roles_step;
 mod rotation_hosts;
 pub mod stall;
@@ -70,6 +71,7 @@ use tokio::sync::watch;
 
 use self::cancel::{Cancellation, refuse_ending};
 use self::record::Recorder;
+use self::returned_bundle::refuse_other_bundle;
 use self::step_runner::StepRunner;
 
 pub use self::other_direction::refuse_other_direction;
@@ -203,6 +205,9 @@ impl Orchestrator {
             let open = self.jobs.app().store.open_runs().await?;
             let is_back = over.get(BACK) == Some(&json!(true));
             refuse_other_direction(&open, is_back)?;
+            if is_back {
+                refuse_other_bundle(&self.jobs, &over).await?;
+            }
             // One with the same options was joined.
             open_upgrade(&open, &pillar_json)?;
         }

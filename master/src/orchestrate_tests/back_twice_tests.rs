@@ -217,3 +217,16 @@ fn a_removed_host_does_not_need_the_bundle_that_it_had_begun_to_get() {
     assert_eq!(plan.begun, ["bootstrap-1"]);
     life.kill();
 }
+
+#[test]
+fn hosts_do_not_return_to_a_bundle_that_they_never_had() {
+    let site = with_more();
+    let life = site.live();
+    connected(&life);
+    half(&life);
+    let pillar = json!({"bundle": OTHER, "batch": "25%", "backup": false, "back": true});
+    let events = life.backend.orchestrate("root", request(UPGRADE, &pillar));
+    let why = life.runtime.block_on(events).err().unwrap().message;
+    assert!(why.contains("no run is recorded"), "{why}");
+    life.kill();
+}

@@ -64,7 +64,8 @@ pub(super) fn may_return(snapshot: &Snapshot, to: &InUse) -> Result<Release, Ref
         )))
     };
     let in_use = declaration.bundles_in_use();
-    // After two upgrades that have not ended, no document may record the bundle between them.
+    // After two upgrades that have not ended, no document may record the bundle between them. The start
+    // of a return compares the records.
     let has_ended = in_use.len() < 2 && !in_use.contains(&release.bundle);
     if declaration.cluster_release().is_none() || has_ended {
         return refuse(
