@@ -29,7 +29,9 @@ pub(crate) fn start(cluster: &Cluster) -> Result<()> {
         {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": NAME}, "spec": {
             "replicas": 2, "selector": {"matchLabels": labels},
             "template": {"metadata": {"labels": labels}, "spec": {
-                "terminationGracePeriodSeconds": 1, "tolerations": [{"operator": "Exists", "effect": "NoSchedule"}],
+                // Without a key, it would also tolerate the cordon.
+                "terminationGracePeriodSeconds": 1, "tolerations": [
+                    {"key": "node-role.kubernetes.io/control-plane", "operator": "Exists", "effect": "NoSchedule"}],
                 "containers": [{"name": "it", "image": image}],
                 "topologySpreadConstraints": [{"maxSkew": 1, "topologyKey": "kubernetes.io/hostname",
                     "whenUnsatisfiable": "ScheduleAnyway", "labelSelector": {"matchLabels": labels}}]}}}},
