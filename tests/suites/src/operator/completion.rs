@@ -1,4 +1,4 @@
-//! What `ctl` installs for people: completions that know the names of the cluster, and manual pages.
+//! Completions of names of the cluster, and manual pages, as `ctl` installs them.
 
 use std::time::Duration;
 

@@ -1,5 +1,5 @@
-//! What an operator sees of the work of others: events, a job and a run, while they run and
-//! afterwards. A viewer sees no output of commands.
+//! Operators follow the work of others: events, a job and a run, while they run and afterwards. A
+//! viewer sees no output of commands.
 
 use std::fs;
 use std::path::Path;
