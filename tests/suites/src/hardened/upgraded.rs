@@ -6,8 +6,7 @@ use halite_lab::wait;
 use halite_upstream::versions::FULL;
 
 use super::{
-    NAMESPACE, PROFILE, are_protected, declared, is_audited, page, refuses_privileged_pods,
-    settled,
+    NAMESPACE, PROFILE, are_protected, declared, is_audited, page, refuses_privileged_pods, settled,
 };
 use crate::checks::nothing_to_do;
 use crate::cluster::PODS;

@@ -357,10 +357,10 @@ mod tests {
     #[test]
     fn each_rotation_has_steps_and_ends_with_the_last_one() {
         for (keys, number, last) in [
-            ("kubernetes", 21, "end"),
-            ("etcd", 14, "end"),
-            ("front-proxy", 14, "end"),
-            ("sa", 15, "end"),
+            ("kubernetes", 18, "end"),
+            ("etcd", 11, "end"),
+            ("front-proxy", 11, "end"),
+            ("sa", 12, "end"),
             ("halite", 15, "end"),
             ("site", 17, "end"),
             (ENCRYPTION, 12, "keys-end"),
