@@ -145,7 +145,7 @@ fn a_rotation_of_the_ca_of_kubernetes_whose_master_dies_ends_the_same() {
 #[test]
 fn other_rotations_whose_master_dies_end_the_same() {
     for (shift, ca) in others() {
-        master_dies(ca, 9, 2 * shift);
+        master_dies(ca, 15, 3 * shift);
     }
 }
 
@@ -173,7 +173,7 @@ fn a_minion_that_is_killed_in_any_job_of_a_rotation_gets_it_again() {
     for at in [0, 1] {
         minion_is_killed(KUBERNETES, at, 1, 0);
         for (shift, ca) in others() {
-            minion_is_killed(ca, at, 2, shift);
+            minion_is_killed(ca, at, 3, shift);
         }
     }
 }
@@ -204,8 +204,9 @@ fn host_is_cut_off(ca: &str, at: usize, nth: usize, shift: usize) {
 
 #[test]
 fn a_rotation_of_the_ca_of_kubernetes_that_loses_a_host_is_completed_by_the_same_command() {
+    // Each step has one of the two hosts.
     for at in [0, 1] {
-        host_is_cut_off(KUBERNETES, at, 1, 0);
+        host_is_cut_off(KUBERNETES, at, 2, at);
     }
 }
 
@@ -213,7 +214,7 @@ fn a_rotation_of_the_ca_of_kubernetes_that_loses_a_host_is_completed_by_the_same
 fn other_rotations_that_lose_a_host_are_completed_by_the_same_command() {
     for (shift, ca) in others() {
         for at in [0, 1] {
-            host_is_cut_off(ca, at, 8, shift + 4 * at);
+            host_is_cut_off(ca, at, 12, 2 * shift + 6 * at);
         }
     }
 }
