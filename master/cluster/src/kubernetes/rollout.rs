@@ -59,8 +59,8 @@ const CLOCKS_DIFFER: Millis = 30_000;
 /// Returns whether a restart of a workload replaces pods that were created before this time, and that
 /// no earlier restart replaces.
 ///
-/// By the clock of the API server, the pods of an earlier restart may have been created before this
-/// time as well. Once this is no longer possible, the workload takes one more restart.
+/// Clocks differ, so pods of a restart shortly after this time may count as created before it. Once the
+/// accepted difference has passed, such a workload is restarted again.
 pub(super) fn takes_restart(object: &Value, since: Millis, now: Millis) -> bool {
     let by_operator = object
         .pointer("/spec/updateStrategy/type")
