@@ -252,10 +252,10 @@ pub enum Command {
     /// Upgrade the cluster to another bundle: with the same Kubernetes, a newer patch release, or the
     /// next minor version. An interrupted upgrade is resumed.
     ///
-    /// Before anything changes, it shows the order and what speaks against the upgrade; findings
-    /// that would stop the run are errors, and it does not start. A backup is made first, unless --no-backup is given. Each host is drained before its turn,
-    /// unless --no-drain is given: the content of emptyDir volumes is lost, and with --force, pods
-    /// that no controller would recreate.
+    /// Before anything changes, it shows the order and all findings; if one of them would stop the
+    /// run, the run does not start. A backup is made first, unless --no-backup is given. Each host
+    /// is drained before its turn, unless --no-drain is given: the content of emptyDir volumes is
+    /// lost, and with --force, pods that no controller would recreate.
     Upgrade(Upgrade),
     /// Back up the cluster: etcd, the CAs, the master's store, and the declaration.
     #[command(subcommand)]

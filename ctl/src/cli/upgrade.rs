@@ -86,7 +86,7 @@ pub struct RunOptions {
     /// Do not ask for confirmation.
     #[arg(long, short)]
     pub yes: bool,
-    /// Show the plan, what speaks against it, and what would change on each host; change nothing.
+    /// Show the plan, its findings, and what would change on each host; change nothing.
     #[arg(long)]
     pub test: bool,
 }

@@ -1,4 +1,4 @@
-//! The plan of an upgrade: its order, its time, and what speaks against it.
+//! The plan of an upgrade: its order, its time, and its findings.
 
 use std::fs;
 use std::sync::Arc;

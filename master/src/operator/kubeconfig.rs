@@ -28,7 +28,8 @@ use serde_json::Value;
 
 /// The group of kubeadm's `admin.conf`.
 const GROUP: &str = "kubeadm:cluster-admins";
-/// The longest time without `force`. Only a new cluster ends a certificate before its time.
+/// The longest time without `force`. A certificate cannot be revoked: before it expires, only a
+/// rotation of the Kubernetes CA makes it invalid.
 const LONGEST_SECONDS: u64 = 30 * 24 * 60 * 60;
 
 /// A request in words, for the audit.

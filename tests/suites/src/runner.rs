@@ -165,11 +165,11 @@ impl Runner {
         let start = (self.clock)();
         watchdog::begin(name, self.lab.as_deref());
         let result = work();
-        watchdog::end();
+        let without_builds = watchdog::end();
         let took = (self.clock)().saturating_sub(start);
         let ended = || result.as_ref().map(|counts| *counts);
         print(name, took, ended());
-        self.note(|ledger| ledger.end(name, took, ended()));
+        self.note(|ledger| ledger.end(name, without_builds, ended()));
         let counts = result.unwrap_or(Counts::FAILURE);
         let details = details();
         let mut report = self.said();

@@ -1,5 +1,5 @@
 //! The registry of the site's own images: people push with a name and a password, pods pull; it is
-//! backed up, restored, moved to another host, and disabled without a loss.
+//! backed up, restored, and disabled without a loss.
 
 mod backup;
 

@@ -43,9 +43,13 @@ pub(crate) fn begin(name: &str, lab: Option<&str>) {
     *RUNNING.lock().unwrap_or_else(PoisonError::into_inner) = Some(running);
 }
 
-/// Records that no test runs.
-pub(crate) fn end() {
-    *RUNNING.lock().unwrap_or_else(PoisonError::into_inner) = None;
+/// Records that no test runs any more, and returns the time of the last one without builds.
+pub(crate) fn end() -> Duration {
+    let ended = RUNNING
+        .lock()
+        .unwrap_or_else(PoisonError::into_inner)
+        .take();
+    ended.map_or(Duration::ZERO, |running| running.so_far)
 }
 
 /// Ends this process, printing the report of the run so far, if a test takes longer than five times
@@ -138,6 +142,7 @@ mod tests {
         let (name, lab, reason) = exceeded(minutes(1), Some(WHOLE)).unwrap();
         assert_eq!((name.as_str(), lab.as_deref()), (test, Some("test")));
         assert!(reason.contains("usually"), "{reason}");
-        end();
+        assert!(end() > usual::limit(test));
+        assert_eq!(end(), Duration::ZERO);
     }
 }

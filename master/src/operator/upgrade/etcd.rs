@@ -1,4 +1,4 @@
-//! Members of etcd that speak against an upgrade.
+//! Findings of an upgrade about members of etcd.
 
 use halite_api::{ClusterStatus, UpgradeCheck, UpgradeFinding, UpgradeSeverity};
 

@@ -1,4 +1,4 @@
-//! Pods and clients of the Kubernetes API that speak against an upgrade.
+//! Findings of an upgrade about pods and clients of the Kubernetes API.
 
 use std::cmp::Ordering;
 use std::collections::BTreeMap;

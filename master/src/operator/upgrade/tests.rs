@@ -1,4 +1,4 @@
-//! Names of bundles, the order of an upgrade, and what speaks against it.
+//! Names of bundles, the order of an upgrade, and its findings.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
