@@ -52,7 +52,7 @@ kubectl wait --for=condition=Ready "node/$(hostname)" --timeout=300s
 done_with ready
 "#;
 
-/// What `ctl bootstrap` waits for too: names can be resolved.
+/// The last wait, for the end state of `ctl bootstrap`: names can be resolved.
 const DNS: &str = r#"
 kubectl -n kube-system wait --for=condition=Available deployment/coredns --timeout=300s
 done_with dns
