@@ -5,6 +5,8 @@ use std::net::Ipv4Addr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use halite_cluster::kubernetes::drain::is_under_maintenance;
+use halite_cluster::kubernetes::node::reference;
 use halite_cluster::kubernetes::{Api, ApiError, ObjectRef};
 use halite_cluster::pod_network::question::{question, ready_replicas};
 use halite_cluster::pod_network::{Fault, daemons, judge};
@@ -46,6 +48,9 @@ impl StepRunner<'_> {
             let comment = format!("a real run starts a pod on {node} and tests its network");
             return Ok((Map::new(), comment));
         }
+        if let Some(left_out) = self.left_out(chunk, &node, index).await? {
+            return Ok(left_out);
+        }
         let minion: MinionId =
             (node.parse()).map_err(|error: IdentityError| Failure::new(chain(&error)))?;
         let snapshot = self.jobs.declarations().load().await.map_err(failed)?;
@@ -58,6 +63,7 @@ impl StepRunner<'_> {
             api,
             cluster: &snapshot.declaration().cluster,
             needs_dns: Args::new(chunk).flag("dns", false)?,
+            only_in_maintenance: Args::new(chunk).flag("maintenance", false)?,
         };
         let outcome = trial.run(chunk, index).await;
         trial.remove().await;
@@ -116,6 +122,8 @@ struct Trial<'a, 'b> {
     /// `true` if the cluster's DNS must have a ready replica; otherwise it is tested only if there
     /// is one.
     needs_dns: bool,
+    /// `true` if only a node is tested that a drain has cordoned for the work on its host.
+    only_in_maintenance: bool,
 }
 
 /// The outcome of an attempt.
@@ -124,6 +132,8 @@ enum Attempt {
     Well(Vec<String>),
     /// Not yet.
     Not(Fault),
+    /// There is nothing to test: the node is not in maintenance.
+    InService,
 }
 
 impl Trial<'_, '_> {
@@ -145,6 +155,9 @@ impl Trial<'_, '_> {
                     return Ok((Map::new(), comment));
                 }
                 Ok(Attempt::Not(fault)) => fault,
+                Ok(Attempt::InService) => {
+                    return Ok((Map::new(), format!("node/{node} is not in maintenance")));
+                }
                 Err(error) => self.fault(
                     chain(&error),
                     "`ctl health` names the API servers and members of etcd that do not serve"
@@ -169,6 +182,12 @@ impl Trial<'_, '_> {
     async fn attempt(&self) -> Result<Attempt, ApiError> {
         let api = self.api.as_ref();
         let (node, plugin) = (self.node.as_str(), self.cluster.cni.plugin);
+        if self.only_in_maintenance {
+            let live = api.get(&reference(node)).await?;
+            if !live.is_some_and(|live| is_under_maintenance(&live)) {
+                return Ok(Attempt::InService);
+            }
+        }
         // First: the kubelet retries a pod that starts too early only after ten seconds.
         let daemons = daemons::inspect(api, plugin, &[node].into()).await?;
         if let Some(fault) = daemons.into_iter().find(|fault| fault.host == node) {

@@ -13,6 +13,10 @@ const TREE: &[(&str, &str)] = &[
         "orchestrate/reach.sls",
         "reach:\n  halite.pod_network:\n    - node: worker-1\n    - dns: {{ pillar.dns }}\n    - timeout: 0\n",
     ),
+    (
+        "orchestrate/maintained.sls",
+        "maintained:\n  halite.pod_network:\n    - node: worker-1\n    - maintenance: True\n    - offline: skip\n    - timeout: 0\n",
+    ),
 ];
 const POD: &str = "halite-pod-network-worker-1";
 const REMOVED: &str = "delete Pod kube-system/halite-pod-network-worker-1";
@@ -295,4 +299,33 @@ fn a_test_run_starts_no_pod() {
     );
     assert!(site.api.writes.lock().unwrap().is_empty());
     life.kill();
+}
+
+/// After an interrupted upgrade only the nodes are tested that it has left cordoned.
+#[test]
+fn in_maintenance_only_a_node_that_a_drain_has_cordoned_is_tested() {
+    let node = |cordoned: bool, annotations: Value| {
+        json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "worker-1", "annotations": annotations},
+            "spec": {"unschedulable": cordoned}})
+    };
+    let marked = json!({"halite/maintenance": ""});
+    for (cordoned, annotations, is_tested) in [
+        (false, json!({}), false),
+        (true, json!({}), false),
+        (true, marked, true),
+    ] {
+        let site = Site::new(TREE);
+        site.api.put(node(cordoned, annotations));
+        let life = site.live();
+        let start = || orchestrate(&life, request("orchestrate.maintained", &json!({})));
+        let (retcode, data) = start();
+        assert_eq!(retcode, 0, "{data}");
+        assert!(data.contains("left out"), "{data}");
+        let (worker, asked) = answering(json!({"source": "10.233.0.9"}));
+        life.connect(&worker);
+        let (retcode, data) = start();
+        assert_eq!(retcode, 0, "{data}");
+        assert_eq!(!asked.lock().unwrap().is_empty(), is_tested, "{data}");
+        life.kill();
+    }
 }

@@ -48,6 +48,11 @@ const NODE_OFFLINE: Arg = arg(
     ArgumentKind::Text,
     "Handling of a host whose minion is not connected: `fail` (default) treats it like any other, `skip` leaves it out.",
 );
+const MAINTENANCE: Arg = arg(
+    "maintenance",
+    ArgumentKind::Boolean,
+    "Only if a drain with `maintenance` has cordoned it (default false).",
+);
 const BACK: Arg = arg(
     "back",
     ArgumentKind::Boolean,
@@ -131,6 +136,8 @@ pub(super) const SIGNATURES: &[Signature] = &[
                 ArgumentKind::Boolean,
                 "Wait for a ready replica of the cluster's DNS (default false: DNS is queried only if there is one).",
             ),
+            MAINTENANCE,
+            NODE_OFFLINE,
             TIMEOUT,
         ],
     ),
@@ -142,16 +149,7 @@ pub(super) const SIGNATURES: &[Signature] = &[
     step(
         "uncordon",
         "Marks a Kubernetes node schedulable again, like `kubectl uncordon`.",
-        &[
-            NODE,
-            arg(
-                "maintenance",
-                ArgumentKind::Boolean,
-                "Only if a drain with `maintenance` has cordoned it (default false).",
-            ),
-            NODE_OFFLINE,
-            TIMEOUT,
-        ],
+        &[NODE, MAINTENANCE, NODE_OFFLINE, TIMEOUT],
     ),
     step(
         "drain",

@@ -135,6 +135,7 @@ fn an_upgrade_takes_the_members_one_by_one_and_then_the_others() {
             "halite.base.control_plane.running cp-1 0.2.0",
             "highstate cp-1 0.2.0",
             "wait_for_node cp-1",
+            "pod_network cp-1",
             "uncordon cp-1",
             "upgrade_turn a-cp 0.2.0",
             "etcd_quorum_allows a-cp",
@@ -144,13 +145,16 @@ fn an_upgrade_takes_the_members_one_by_one_and_then_the_others() {
             "halite.base.control_plane.running a-cp 0.2.0",
             "highstate a-cp 0.2.0",
             "wait_for_node a-cp",
+            "pod_network a-cp",
             "uncordon a-cp",
             "highstate master 0.2.0",
             "upgrade_turn w-1,w-2 0.2.0",
             "highstate w-1,w-2 0.2.0",
             "wait_for_node w-1",
+            "pod_network w-1",
             "uncordon w-1",
             "wait_for_node w-2",
+            "pod_network w-2",
             "uncordon w-2",
             servers,
         ]
@@ -167,26 +171,29 @@ fn an_upgrade_takes_the_members_one_by_one_and_then_the_others() {
         [
             "lock ",
             server,
+            "pod_network a-cp",
             "uncordon a-cp",
+            "pod_network cp-1",
             "uncordon cp-1",
+            "pod_network w-1",
             "uncordon w-1",
             "halite.images.ahead w-2 0.2.0",
             "upgrade_turn w-2 0.2.0",
             "highstate w-2 0.2.0",
             "wait_for_node w-2",
+            "pod_network w-2",
             "uncordon w-2",
             servers
         ]
     );
     let done = half.map(|(name, roles, _)| (name, roles, "0.2.0"));
-    let uncordoned = [
-        "uncordon a-cp",
-        "uncordon cp-1",
-        "uncordon w-1",
-        "uncordon w-2",
-    ];
-    let steps = [&["lock ", server][..], &uncordoned, &[servers]].concat();
-    assert_eq!(upgrade(&done, "0.2.0"), steps);
+    let uncordoned = ["a-cp", "cp-1", "w-1", "w-2"]
+        .map(|name| [format!("pod_network {name}"), format!("uncordon {name}")])
+        .concat();
+    let steps = upgrade(&done, "0.2.0");
+    assert_eq!(steps[..2], ["lock ", server]);
+    assert_eq!(steps[2..steps.len() - 1], uncordoned);
+    assert_eq!(steps[steps.len() - 1], servers);
 }
 
 #[test]
@@ -221,6 +228,7 @@ fn an_upgrade_backs_up_first_and_drains_each_host_before_it_changes() {
             "halite.base.control_plane.running cp-1 0.2.0",
             "highstate cp-1 0.2.0",
             "wait_for_node cp-1",
+            "pod_network cp-1",
             "uncordon cp-1",
             "highstate master 0.2.0",
             "upgrade_turn f-1 0.2.0",
@@ -229,11 +237,13 @@ fn an_upgrade_backs_up_first_and_drains_each_host_before_it_changes() {
             "drain w-1",
             "highstate w-1 0.2.0",
             "wait_for_node w-1",
+            "pod_network w-1",
             "uncordon w-1",
             "upgrade_turn w-2 0.2.0",
             "drain w-2",
             "highstate w-2 0.2.0",
             "wait_for_node w-2",
+            "pod_network w-2",
             "uncordon w-2",
             servers,
         ]
@@ -385,6 +395,11 @@ fn a_return_takes_the_hosts_in_the_reverse_order() {
     ];
     assert!(
         order.windows(2).all(|two| at(two[0]) < at(two[1])),
+        "{steps:?}"
+    );
+    // Hosts that have not returned yet may be the reason why pods do not reach each other.
+    assert!(
+        !steps.iter().any(|step| step.starts_with("pod_network")),
         "{steps:?}"
     );
     // An upgrade does not take the kubelet first.

@@ -303,6 +303,12 @@ fn is_cordoned(node: &Value) -> bool {
     node.pointer("/spec/unschedulable") == Some(&Value::Bool(true))
 }
 
+/// Returns whether a node is cordoned until the work on its host has ended ([`Cordon::Maintenance`]).
+#[must_use]
+pub fn is_under_maintenance(node: &Value) -> bool {
+    is_cordoned(node) && is_marked(node)
+}
+
 fn is_marked(node: &Value) -> bool {
     let annotations = node.pointer("/metadata/annotations");
     annotations.is_some_and(|all| all.get(MAINTENANCE).is_some())

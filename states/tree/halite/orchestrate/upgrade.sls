@@ -100,6 +100,22 @@
         - halite: {{ previous }}
 {%- endmacro %}
 
+{#- New pods of a host have a network, with its new runtime, before the host takes any. A return does
+    not wait for that: the hosts that it has not reached may be the reason why pods do not reach them. -#}
+{%- macro carries(name, previous, offline, maintenance=False) %}
+
+{{ name }}-pod-network:
+  halite.pod_network:
+    - node: {{ name }}
+{%-   if maintenance %}
+    - maintenance: True
+{%-   endif %}
+    - offline: {{ offline }}
+    - timeout: 180
+    - require:
+        - halite: {{ previous }}
+{%- endmacro %}
+
 # No host joins or leaves etcd until this run has ended, and no other upgrade runs.
 turn:
   halite.lock:
@@ -129,6 +145,10 @@ standbys:
 {%-   set ns.previous = 'standbys' %}
 {%- endif %}
 {%- for name in ns.done if nodes | length > 1 and pillar.halite.nodes[name].runs.containers %}
+{%-   if not back %}
+{{- carries(name, ns.previous, 'skip', maintenance=True) }}
+{%-     set ns.previous = name ~ '-pod-network' %}
+{%-   endif %}
 
 # A run that ended after this host's highstate may have left it cordoned.
 {{ name }}-uncordoned:
@@ -299,6 +319,10 @@ objects-ahead:
     - require:
         - halite: {{ ns.previous }}
 {%-     set ns.previous = name ~ '-ready' %}
+{%-     if not back %}
+{{- carries(name, ns.previous, 'fail') }}
+{%-       set ns.previous = name ~ '-pod-network' %}
+{%-     endif %}
 {%-   endif %}
 {%-   if is_node and nodes | length > 1 %}
 
@@ -308,7 +332,7 @@ objects-ahead:
     - node: {{ name }}
     - maintenance: True
     - require:
-        - halite: {{ name }}-ready
+        - halite: {{ ns.previous }}
 {%-     set ns.previous = name ~ '-uncordoned' %}
 {%-     if drains and 'post_uncordon' in hooks %}
 {{- hook(name ~ '-post-uncordon', name, 'post_uncordon', ns.previous, 'fail') }}
@@ -379,6 +403,11 @@ workers-{{ loop.index }}:
     - timeout: 300
     - require:
         - halite: {{ ns.previous }}
+{%-       set ns.previous = name ~ '-ready' %}
+{%-       if not back %}
+{{- carries(name, ns.previous, 'skip') }}
+{%-         set ns.previous = name ~ '-pod-network' %}
+{%-       endif %}
 
 {{ name }}-uncordoned:
   halite.uncordon:
@@ -386,7 +415,7 @@ workers-{{ loop.index }}:
     - maintenance: True
     - offline: skip
     - require:
-        - halite: {{ name }}-ready
+        - halite: {{ ns.previous }}
 {%-       set ns.previous = name ~ '-uncordoned' %}
 {%-       if drains and 'post_uncordon' in hooks %}
 {{- hook(name ~ '-post-uncordon', name, 'post_uncordon', ns.previous, 'skip') }}

@@ -28,7 +28,7 @@ const WORKER: &str = "worker-1";
 
 /// The last step that contacts the plane. Kubernetes reports its node as Ready for a while after
 /// it: whether the upgrade succeeds without it depends on the time of the next step's check.
-const ASKED_LAST: &str = "cp-3-host";
+const ASKED_LAST: &str = "cp-3-pod-network";
 
 /// The step after which the lost host is removed as a dead one, not replaced.
 const REMOVED: &str = "cp-3-drained";
@@ -56,8 +56,9 @@ const LEFT_OUT: [&str; 12] = [
     "cp-3-drained-may-restart",
     "cp-3-drained-leader",
     "cp-3-drained-vip",
-    // The host has the release, and no step contacts it any more.
+    // The API still has the node as Ready: as after `cp-3-host`.
     "cp-3-ready",
+    // The host has the release, and no step contacts it any more.
     "cp-3-uncordoned",
 ];
 
@@ -66,9 +67,10 @@ const LEFT_OUT: [&str; 12] = [
 const EARLIER_TURNS: [&str; 2] = ["cp-1-", "cp-2-"];
 
 /// The steps after those: the worker has the release, and a disconnected host is left out.
-const AFTER: [&str; 4] = [
+const AFTER: [&str; 5] = [
     "workers-1",
     "worker-1-ready",
+    "worker-1-pod-network",
     "worker-1-uncordoned",
     "image-servers",
 ];
@@ -175,6 +177,7 @@ mod tests {
                 ("cp-3-etcd", PLANE),
                 ("cp-3-control-plane", PLANE),
                 ("cp-3-host", PLANE),
+                ("cp-3-pod-network", PLANE),
                 ("objects", WORKER),
                 ("worker-1-drained", WORKER),
             ]

@@ -299,12 +299,13 @@ mod tests {
     #[test]
     fn an_upgrade_has_steps_of_each_host() {
         let steps = steps_of_upgrade().unwrap();
-        assert_eq!(steps.len(), 52, "{steps:?}");
+        assert_eq!(steps.len(), 56, "{steps:?}");
         assert_eq!(steps.last().map(String::as_str), Some("image-servers"));
         for step in [
             "backup",
             "cp-1-turn",
             "cp-2-drained-leader",
+            "cp-3-pod-network",
             "cp-3-uncordoned",
             "worker-1-drained",
         ] {
