@@ -94,9 +94,13 @@ impl Rotation {
         }
     }
 
+    /// What an operator should know before the rotation.
+    fn effects(&self, compromised: bool) -> &'static str {
+        self.breaks.filter(|_| compromised).unwrap_or(self.effects)
+    }
+
     fn question(&self, compromised: bool) -> String {
-        let effects = self.breaks.filter(|_| compromised).unwrap_or(self.effects);
-        format!("Rotate {}? {effects}", self.keys)
+        format!("Rotate {}? {}", self.keys, self.effects(compromised))
     }
 
     /// Checks the options.
@@ -152,8 +156,11 @@ pub async fn rotate(
 ) -> anyhow::Result<u8> {
     let rotation = Rotation::of(args.what);
     rotation.check(args)?;
-    let question = rotation.question(args.compromised);
-    if !confirmed(&question, args.yes || args.test, screen)? {
+    let is_asked = !args.yes && !args.test;
+    if args.compromised && !is_asked {
+        screen.note(rotation.effects(true));
+    }
+    if !confirmed(&rotation.question(args.compromised), !is_asked, screen)? {
         return Ok(FAILED);
     }
     let Some(sls) = rotation.sls else {

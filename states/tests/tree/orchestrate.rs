@@ -220,6 +220,12 @@ fn hooks_are_around_the_drains_of_single_hosts() {
         let chunks = compiled.low.chunks.iter();
         chunks.map(|chunk| chunk.id.clone()).collect::<Vec<_>>()
     };
+    // A hook that hangs fails after five minutes.
+    let sls = ["halite.orchestrate.drain_node".to_owned()];
+    let compiled = sure(with(&pillar, &grains, |i| compile::step(i, &sls)));
+    let mut chunks = compiled.low.chunks.iter();
+    let hook = chunks.find(|chunk| chunk.id == "pre-drain").unwrap();
+    assert_eq!(hook.args["timeout"], 300);
     let mut plain = pillar.clone();
     plain["halite"].as_object_mut().unwrap().remove("hooks");
     for name in ["drain_node", "uncordon_node", "reboot_node"] {

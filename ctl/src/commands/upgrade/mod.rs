@@ -56,21 +56,26 @@ async fn upgrade(
     let plan = client::upgrade_plan(global, &args.version, json!(pillar).to_string()).await?;
     let paint = screen.paint();
     screen.note(plan::whole(&plan, &paint).trim_end());
-    if let Some(wanted) = args
-        .plan
-        .as_ref()
-        .filter(|wanted| !plan.id.starts_with(*wanted))
-    {
+    if let Some(wanted) = &args.plan {
+        still_holds(wanted, &plan)?;
+    }
+    let bundle = plan.bundle.clone();
+    pillar.bundle = &bundle;
+    let again = again(args, run).text();
+    carry_out(global, (run, pillar), plan, &again, screen).await
+}
+
+/// Refuses a plan that is not the one that the operator has read, and of which `wanted` is the start
+/// of the id.
+fn still_holds(wanted: &str, plan: &UpgradePlan) -> anyhow::Result<()> {
+    if !plan.id.starts_with(wanted) {
         bail!(
             "the plan {wanted} no longer holds: documents, states, the bundle or the options have changed since it was shown; \
              nothing was changed; read the plan above, then start it with --plan {}",
             plan::short(&plan.id)
         );
     }
-    let bundle = plan.bundle.clone();
-    pillar.bundle = &bundle;
-    let again = again(args, run).text();
-    carry_out(global, (run, pillar), plan, &again, screen).await
+    Ok(())
 }
 
 /// Runs `ctl upgrade back`.
@@ -365,6 +370,18 @@ mod tests {
             assert!(parse(wrong).is_err(), "{wrong}");
         }
         assert!(parse("ctl upgrade 1.1 --plan 0123456789ab").is_ok());
+    }
+
+    #[test]
+    fn a_plan_that_was_read_starts_and_another_one_does_not() {
+        let mut plan = plan(&["a"]);
+        plan.id = "0123456789abcdef0123".to_owned();
+        for read in ["0123456789ab", "0123456789abcdef0123"] {
+            assert!(still_holds(read, &plan).is_ok(), "{read}");
+        }
+        let error = still_holds("0123456789ac", &plan).unwrap_err().to_string();
+        assert!(error.contains("0123456789ac no longer holds"), "{error}");
+        assert!(error.ends_with("--plan 0123456789ab"), "{error}");
     }
 
     #[test]
