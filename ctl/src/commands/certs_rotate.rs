@@ -94,7 +94,7 @@ impl Rotation {
         }
     }
 
-    /// What an operator should know before the rotation.
+    /// The consequences, which an operator should know before the rotation.
     fn effects(&self, compromised: bool) -> &'static str {
         self.breaks.filter(|_| compromised).unwrap_or(self.effects)
     }
