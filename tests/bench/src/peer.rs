@@ -52,12 +52,6 @@ kubectl wait --for=condition=Ready "node/$(hostname)" --timeout=300s
 done_with ready
 "#;
 
-/// The last wait, for the end state of `ctl bootstrap`: names can be resolved.
-const DNS: &str = r#"
-kubectl -n kube-system wait --for=condition=Available deployment/coredns --timeout=300s
-done_with dns
-"#;
-
 /// An additional control plane.
 const JOIN: &str = r#"
 systemctl enable -q kubelet
@@ -74,7 +68,7 @@ const CERTIFICATE_KEY: &str = "00112233445566778899aabbccddeeff00112233445566778
 /// Prepares the files (not timed) and runs the script; returns the phases and their times.
 pub(super) fn run(host: &Host, inputs: &Inputs) -> Result<Vec<(String, Duration)>> {
     write(host, inputs)?;
-    let script = [BEGIN, PREPARE, INIT, DNS].concat();
+    let script = [BEGIN, PREPARE, INIT].concat();
     let address = host.control_plane_address();
     execute(
         host,
