@@ -1,6 +1,5 @@
 use std::fs;
 
-use halite_testkit::SshServer;
 use halite_testkit::process::make_program;
 
 use super::*;
@@ -130,40 +129,4 @@ async fn only_a_call_that_may_ask_leaves_the_terminal_to_the_ssh_of_a_jump_host(
     let lines: Vec<&str> = askpass.lines().collect();
     assert_eq!(lines[0], "force /bin/false");
     assert_ne!(lines[1], lines[0]);
-}
-
-/// A real server on loopback, if this machine has one.
-#[tokio::test]
-async fn a_real_server_runs_the_command_once_its_key_is_known() {
-    let Some(server) = SshServer::start() else {
-        let why = "no sshd (package openssh-server, or HALITE_SSHD), or not root";
-        halite_cli::output::report(&format!("NOT RUN with a real server: {why}"));
-        return;
-    };
-    let ssh = Ssh::with_program(server.client(), "root".parse().unwrap());
-    let error = ssh.check("127.0.0.1").await.unwrap_err();
-    assert!(matches!(error, SshError::UnknownKey { .. }), "{error}");
-    let asking = Ssh::with_program(server.answering("yes"), "root".parse().unwrap());
-    let asked = asking.ask("127.0.0.1").await;
-    let displayed = fs::read_to_string(server.path("typescript")).unwrap();
-    assert!(
-        displayed.contains("key fingerprint is SHA256:"),
-        "{displayed}"
-    );
-    assert!(asked.is_ok(), "{asked:?}: {displayed}");
-    ssh.check("127.0.0.1").await.unwrap();
-    fs::remove_file(server.path("known_hosts")).unwrap();
-    assert!(ssh.check("127.0.0.1").await.is_err());
-    server.know(true);
-    ssh.check("127.0.0.1").await.unwrap();
-    let marker = server.path("marker");
-    let command = format!(
-        "read token <<E\nid.secret\nE\necho $token > {}",
-        marker.display()
-    );
-    ssh.join("127.0.0.1", &command, "secret").await.unwrap();
-    assert_eq!(fs::read_to_string(marker).unwrap(), "id.secret\n");
-    server.know(false);
-    let error = ssh.check("127.0.0.1").await.unwrap_err();
-    assert!(matches!(error, SshError::ChangedKey { .. }), "{error}");
 }

@@ -23,7 +23,6 @@ pub mod registry;
 mod server;
 mod shared_site;
 mod site;
-mod sshd;
 mod tls;
 
 pub use backup_ca::BackupCa;
@@ -35,5 +34,4 @@ pub use packed::packed;
 pub use server::{CannedAnswer, SeenRequest, Server};
 pub use shared_site::{SharedSite, SiteCopy};
 pub use site::{Site, layout, layout_of, status, version};
-pub use sshd::SshServer;
 pub use tls::Authority;

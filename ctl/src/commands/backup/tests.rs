@@ -301,8 +301,8 @@ fn a_backup_stays_made_when_older_ones_cannot_be_removed() {
     let other_user = std::thread::spawn(move || {
         let nobody = rustix::process::Uid::from_raw(NOBODY);
         let became = rustix::thread::set_thread_res_uid(nobody, nobody, nobody);
-        if became.is_err() || fs::read_dir(&path).is_err() {
-            eprintln!("not root, or no way to {}: left out", path.display());
+        if became.is_err() {
+            // Only root can.
             return;
         }
         let created = written(&path, &head(&[]), parts()).unwrap();
