@@ -106,8 +106,9 @@ pub use runner::Options;
 /// The filter matches no test, the ledger of a part cannot be used, or the machine lacks something.
 pub fn main(options: Options) -> Result<ExitCode> {
     let plan = Plan::of(&options)?;
+    let is_default = options.is_default();
+    let whole = watchdog::whole(&options, &plan);
     let mut runner = Runner::new(options);
-    let whole = runner.options.is_default().then_some(watchdog::WHOLE);
     runner.watch(whole);
     record(&mut runner, &plan)?;
     // Tests of the crates start real programs too: nginx, gpg, apt.
@@ -117,7 +118,7 @@ pub fn main(options: Options) -> Result<ExitCode> {
     let source = runner.run(&plan.source, &());
     // The tests measure times, so they start when the machine is quiet.
     wait_for(iso)?;
-    let lint = whole.map(|_| prebuild::lint());
+    let lint = is_default.then(prebuild::lint);
     runner.run(&plan.without_a_cluster, &());
     // One after the other: the machine has room for one cluster.
     for site in &plan.sites {
@@ -129,7 +130,7 @@ pub fn main(options: Options) -> Result<ExitCode> {
     wait_for(lint)?;
     let beside = runner.run(&plan.beside, &());
     // Only after the lint: it compiles the dependencies in its own way.
-    if whole.is_some()
+    if is_default
         && source.failed + beside.failed == 0
         && let Err(error) = dependencies::store(&source_root().join("target"), "debug")
     {

@@ -89,7 +89,7 @@ impl Runner {
     }
 
     /// Starts the watchdog; `whole` is the time that the run has.
-    pub(crate) fn watch(&self, whole: Option<Duration>) {
+    pub(crate) fn watch(&self, whole: Duration) {
         watchdog::watch(Arc::clone(&self.report), whole);
     }
 

@@ -9,12 +9,18 @@ use halite_lab::cluster::Cluster;
 use halite_lab::{Lab, timing};
 
 use crate::explain;
+use crate::plan::Plan;
 use crate::report::SharedReport;
+use crate::runner::Options;
 use crate::usual;
 
-/// The time after which a whole run, builds included, has failed. The caller of `.ci/run` ends it
-/// five minutes later.
-pub(crate) const WHOLE: Duration = Duration::from_secs(85 * 60);
+/// The time after which the default run, builds included, has failed. The caller of `.ci/run` ends
+/// it five minutes later.
+const WHOLE: Duration = Duration::from_secs(85 * 60);
+
+/// The time that a part has after the moment from which it starts no test: for the last test, with
+/// its cluster and builds.
+const LAST_OF_A_PART: Duration = Duration::from_secs(55 * 60);
 
 /// The interval at which the running test is checked.
 const TICK: Duration = Duration::from_secs(1);
@@ -52,9 +58,27 @@ pub(crate) fn end() -> Duration {
     ended.map_or(Duration::ZERO, |running| running.so_far)
 }
 
+/// The time after which a whole run, builds included, has failed: a build that hangs is in no
+/// test's time. Other runs than the default one and parts have the sum of their tests' limits, if
+/// that is longer.
+pub(crate) fn whole(options: &Options, plan: &Plan) -> Duration {
+    if let Some((_, budget)) = options.part {
+        return budget + LAST_OF_A_PART;
+    }
+    if options.is_default() {
+        return WHOLE;
+    }
+    let names = plan.names();
+    let wanted = names.iter().filter(|name| options.wants(name));
+    wanted
+        .map(|name| usual::limit(name))
+        .sum::<Duration>()
+        .max(WHOLE)
+}
+
 /// Ends this process, printing the report of the run so far, if a test takes longer than five times
 /// its usual time, or the run longer than `whole`.
-pub(crate) fn watch(report: SharedReport, whole: Option<Duration>) {
+pub(crate) fn watch(report: SharedReport, whole: Duration) {
     let start = Instant::now();
     thread::spawn(move || {
         loop {
@@ -75,13 +99,9 @@ pub(crate) fn watch(report: SharedReport, whole: Option<Duration>) {
 }
 
 /// The running test with its lab and the limit that it exceeds, once it does.
-fn exceeded(
-    elapsed: Duration,
-    whole: Option<Duration>,
-) -> Option<(String, Option<String>, String)> {
+fn exceeded(elapsed: Duration, whole: Duration) -> Option<(String, Option<String>, String)> {
     let mut running = RUNNING.lock().unwrap_or_else(PoisonError::into_inner);
-    let too_long = whole.filter(|whole| elapsed > *whole);
-    let too_long = too_long.map(|whole| {
+    let too_long = (elapsed > whole).then(|| {
         let minutes = whole.as_secs() / 60;
         format!("it still ran when the run had taken {minutes} minutes")
     });
@@ -129,20 +149,47 @@ mod tests {
     fn a_hanging_test_is_named_and_the_whole_run_has_an_end() {
         let minutes = |minutes: u64| Duration::from_secs(60 * minutes);
         end();
-        assert_eq!(exceeded(minutes(86), None), None);
-        let (name, _, reason) = exceeded(minutes(86), Some(WHOLE)).unwrap();
+        assert_eq!(exceeded(minutes(84), WHOLE), None);
+        let (name, _, reason) = exceeded(minutes(86), WHOLE).unwrap();
         assert_eq!(name, "before the first test");
         assert!(reason.contains("85 minutes"), "{reason}");
         let test = "a test that does not exist";
         begin(test, Some("test"));
-        assert_eq!(exceeded(minutes(1), Some(WHOLE)), None);
+        assert_eq!(exceeded(minutes(1), WHOLE), None);
         if let Some(running) = RUNNING.lock().unwrap().as_mut() {
             running.so_far = usual::limit(test);
         }
-        let (name, lab, reason) = exceeded(minutes(1), Some(WHOLE)).unwrap();
+        let (name, lab, reason) = exceeded(minutes(1), WHOLE).unwrap();
         assert_eq!((name.as_str(), lab.as_deref()), (test, Some("test")));
         assert!(reason.contains("usually"), "{reason}");
         assert!(end() > usual::limit(test));
         assert_eq!(end(), Duration::ZERO);
+    }
+
+    #[test]
+    fn each_run_has_an_end_and_its_tests_have_their_time() {
+        let of = |options: Options| whole(&options, &Plan::of(&options).unwrap());
+        let minutes = |minutes: u64| Duration::from_secs(60 * minutes);
+        let part = |budget| Options {
+            full: true,
+            part: Some(("1/1".parse().unwrap(), budget)),
+            ..Options::default()
+        };
+        let all = Options {
+            full: true,
+            ..Options::default()
+        };
+        let one = Options {
+            filter: vec!["source: format".to_owned()],
+            ..Options::default()
+        };
+        assert_eq!(of(Options::default()), minutes(85));
+        assert_eq!(of(part(minutes(30))), minutes(85));
+        assert_eq!(of(part(minutes(200))), minutes(255));
+        assert_eq!(of(one), minutes(85));
+        let usual: Duration = (Plan::new().unwrap().planned().iter())
+            .map(|test| test.time)
+            .sum();
+        assert!(of(all) > 5 * usual, "{usual:?}");
     }
 }
