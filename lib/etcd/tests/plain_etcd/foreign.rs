@@ -1,15 +1,38 @@
 //! Hosts that join with the data of another cluster, or at the address of a former member.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-use halite_etcd::{ChangeError, Client, Joined, MemberHost, Removal};
+use halite_etcd::{ChangeError, Client, Joined, MemberHost, Moment, Pace, RealPace, Removal, Wait};
 
 use super::chaos::{MemberChange, to_the_end};
 use super::site::{PATIENCE, Site, changes, copy, pace, voters};
 
-/// Time after which a learner that cannot sync is removed.
-const SHORT: Duration = Duration::from_secs(10);
+/// The attempts after which a learner that cannot sync is removed, and in which its removal must
+/// succeed.
+const ATTEMPTS: u32 = 100;
+
+/// Counts attempts instead of time: a busy machine needs more time, but not more attempts.
+struct CountedPace {
+    attempts: AtomicU32,
+    real: RealPace,
+}
+
+impl Pace for CountedPace {
+    fn now(&self) -> Duration {
+        Duration::from_secs(self.attempts.load(Ordering::Relaxed).into())
+    }
+
+    fn pause(&self) -> Moment<'_> {
+        self.attempts.fetch_add(1, Ordering::Relaxed);
+        self.real.pause()
+    }
+
+    fn report<'a>(&'a self, wait: &'a Wait) -> Moment<'a> {
+        self.real.report(wait)
+    }
+}
 
 async fn add(client: &Client, host: &MemberHost, bare: bool) -> Result<Joined, ChangeError> {
     let pace = pace();
@@ -18,10 +41,21 @@ async fn add(client: &Client, host: &MemberHost, bare: bool) -> Result<Joined, C
         .await
 }
 
-async fn promote(client: &Client, host: &MemberHost, limit: Duration) -> Result<(), ChangeError> {
+async fn promote(client: &Client, host: &MemberHost) -> Result<(), ChangeError> {
     let pace = pace();
-    let changes = changes(client, &pace, limit);
+    let changes = changes(client, &pace, PATIENCE);
     changes.promote(host).await.map(drop)
+}
+
+/// Attempts to give a learner its vote, and returns the error of its removal.
+async fn refused_promotion(client: &Client, host: &MemberHost) -> ChangeError {
+    let pace = CountedPace {
+        attempts: AtomicU32::new(0),
+        real: pace(),
+    };
+    let limit = Duration::from_secs(ATTEMPTS.into());
+    let changes = changes(client, &pace, limit);
+    changes.promote(host).await.unwrap_err()
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -39,7 +73,7 @@ async fn a_learner_with_the_data_of_another_cluster_never_gets_its_vote() {
     let joined = add(&first, &host, false).await.unwrap();
     site.node_mut("cp-2")
         .start("existing", &joined.initial_cluster);
-    let error = promote(&first, &host, SHORT).await.unwrap_err();
+    let error = refused_promotion(&first, &host).await;
     assert!(
         error
             .to_string()
@@ -54,7 +88,7 @@ async fn a_learner_with_the_data_of_another_cluster_never_gets_its_vote() {
     let joined = add(&client, &host, true).await.unwrap();
     site.node_mut("cp-2")
         .start("existing", &joined.initial_cluster);
-    promote(&client, &host, PATIENCE).await.unwrap();
+    promote(&client, &host).await.unwrap();
     assert_eq!(voters(&client).await, ["cp-1", "cp-2"]);
 }
 
@@ -67,7 +101,7 @@ async fn a_reused_address_needs_the_old_member_removed_and_its_data_gone() {
     let joined = add(&client, &old, true).await.unwrap();
     site.node_mut("cp-2")
         .start("existing", &joined.initial_cluster);
-    promote(&client, &old, PATIENCE).await.unwrap();
+    promote(&client, &old).await.unwrap();
 
     // A reinstalled host has no data of its former member.
     let lost = add(&client, &old, true).await;
@@ -99,13 +133,13 @@ async fn a_reused_address_needs_the_old_member_removed_and_its_data_gone() {
     let joined = add(&client, &new, false).await.unwrap();
     site.node_mut("cp-3")
         .start("existing", &joined.initial_cluster);
-    let error = promote(&client, &new, SHORT).await.unwrap_err();
+    let error = refused_promotion(&client, &new).await;
     assert!(matches!(error, ChangeError::NeverSynced { .. }), "{error}");
     site.node_mut("cp-3").kill();
     site.node("cp-3").wipe();
     let joined = add(&client, &new, true).await.unwrap();
     site.node_mut("cp-3")
         .start("existing", &joined.initial_cluster);
-    promote(&client, &new, PATIENCE).await.unwrap();
+    promote(&client, &new).await.unwrap();
     assert_eq!(voters(&client).await, ["cp-1", "cp-3"]);
 }

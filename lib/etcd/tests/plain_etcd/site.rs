@@ -7,7 +7,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::time::{Duration, Instant};
 
-use halite_etcd::{Access, Changes, Client, Joined, Member, MemberHost, Members, RealPace};
+use halite_etcd::{Access, Changes, Client, Joined, Member, MemberHost, Members, Pace, RealPace};
 use rcgen::{
     BasicConstraints, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair,
     SanType,
@@ -286,7 +286,7 @@ pub fn address() -> Ipv4Addr {
 }
 
 /// Changes with this limit.
-pub fn changes<'a>(members: &'a dyn Members, pace: &'a RealPace, limit: Duration) -> Changes<'a> {
+pub fn changes<'a>(members: &'a dyn Members, pace: &'a dyn Pace, limit: Duration) -> Changes<'a> {
     Changes {
         members,
         pace,
