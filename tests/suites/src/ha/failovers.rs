@@ -1,12 +1,12 @@
-//! The hundred failovers of `--full`: five are in each run, as separate tests.
+//! The hundred failovers of `--full`: five have tests of their own, and the others are numbered.
 
 use halite_lab::cluster::Cluster;
 
 use super::{losses, reboot};
 use crate::test::{Case, Run};
 
-/// The number of failovers in each run: API server, keepalived, power, reboot, proxies.
-const EACH_RUN: usize = 5;
+/// The number of failovers with tests of their own: API server, keepalived, power, reboot, proxies.
+const OWN_TESTS: usize = 5;
 const ALL: usize = 100;
 
 /// The kinds, in turn.
@@ -17,9 +17,9 @@ const KINDS: [(&str, Run<Cluster>); 4] = [
     ("reboot", reboot::of_the_holder),
 ];
 
-/// The failovers beyond those of each run.
+/// The failovers without tests of their own.
 pub(super) fn numbered() -> Vec<Case<Cluster>> {
-    let further = (EACH_RUN + 1..=ALL).zip(KINDS.iter().cycle());
+    let further = (OWN_TESTS + 1..=ALL).zip(KINDS.iter().cycle());
     further
         .map(|(number, (kind, run))| Case::new(format!("ha: failover {number}, {kind}"), run))
         .collect()
