@@ -1,10 +1,5 @@
 //! The runner over a host in memory: a chunk's output, its changes, and its conditions.
 
-#![expect(
-    clippy::unwrap_used,
-    reason = "a broken test ends with the place where it broke"
-)]
-
 use std::sync::Arc;
 
 use halite_minion::host::effect::{Command, Effect, Meta, Output};

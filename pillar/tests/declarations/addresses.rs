@@ -1,7 +1,5 @@
 //! The choice of a node's addresses among the ones that its host reports.
 
-#![expect(clippy::unwrap_used, reason = "helpers of tests")]
-
 use halite_pillar::declaration::Declaration;
 use halite_pillar::host_facts::HostFacts;
 use halite_pillar::load::{Text, Texts, load};

@@ -1,7 +1,5 @@
 //! A cluster with etcd members on hosts of their own: votes and secrets.
 
-#![allow(clippy::unwrap_used, reason = "a test")]
-
 use halite_pillar::bundle_facts::BundleFacts;
 use halite_pillar::declaration::Declaration;
 use halite_pillar::load::{Text, Texts, load};

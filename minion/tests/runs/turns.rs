@@ -1,10 +1,5 @@
 //! Turns: a run asks its master before it restarts services.
 
-#![expect(
-    clippy::unwrap_used,
-    reason = "a broken test ends with the place where it broke"
-)]
-
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
 

@@ -1,7 +1,5 @@
 //! The view of a minion: the contract with the state tree, and the visibility of each secret.
 
-#![allow(clippy::unwrap_used, reason = "a test")]
-
 use std::collections::BTreeSet;
 
 use halite_pillar::bundle_facts::BundleFacts;

@@ -1,8 +1,6 @@
 //! A cluster whose etcd is external: the hosts that get the key, and the control planes that have
 //! joined.
 
-#![allow(clippy::unwrap_used, reason = "a test")]
-
 use halite_pillar::bundle_facts::BundleFacts;
 use halite_pillar::declaration::Declaration;
 use halite_pillar::load::{Text, Texts, load};
@@ -43,7 +41,7 @@ fn bundle() -> BundleFacts {
 
 /// A cluster whose etcd is external, with a second control plane that has joined and a worker.
 fn with_external_etcd(key: &str) -> Declaration {
-    let certificate = include_str!("../src/example-ca.pem");
+    let certificate = include_str!("../../src/example-ca.pem");
     let indented =
         |text: &str| -> String { text.lines().map(|line| format!("      {line}\n")).collect() };
     let cluster = format!(

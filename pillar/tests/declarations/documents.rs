@@ -5,8 +5,6 @@
 //! (the decrypted file of secrets), and `facts.json`
 //! (`host`, `bundle`) where they matter. `HALITE_UPDATE_GOLDENS=1` rewrites `expected.txt`.
 
-#![allow(clippy::unwrap_used, reason = "a test")]
-
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 

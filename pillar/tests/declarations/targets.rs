@@ -1,7 +1,5 @@
 //! Settings and secrets that differ between the target `master` and the hosts.
 
-#![allow(clippy::unwrap_used, reason = "a test")]
-
 use std::collections::BTreeSet;
 
 use halite_pillar::bundle_facts::BundleFacts;

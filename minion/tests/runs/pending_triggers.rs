@@ -1,10 +1,5 @@
 //! Pending triggers across runs, over a host in memory.
 
-#![expect(
-    clippy::unwrap_used,
-    reason = "a broken test ends with the place where it broke"
-)]
-
 use std::sync::Arc;
 
 use halite_minion::host::Stop;

@@ -1,7 +1,5 @@
 //! The declared way in which certificates are renewed.
 
-#![allow(clippy::unwrap_used, reason = "a test")]
-
 use halite_pillar::certificates::Renewal;
 use halite_pillar::load::{Text, Texts, load};
 use halite_pillar::validate::Context;

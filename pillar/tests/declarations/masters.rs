@@ -1,5 +1,4 @@
 //! The master's host and its standbys: their choice, and the hosts' view of them.
-#![allow(clippy::unwrap_used, reason = "a test")]
 
 use halite_pillar::bundle_facts::BundleFacts;
 use halite_pillar::declaration::Declaration;

@@ -1,7 +1,5 @@
 //! The declared time in which control planes have their taint.
 
-#![allow(clippy::unwrap_used, reason = "a test")]
-
 use halite_pillar::bundle_facts::BundleFacts;
 use halite_pillar::load::{Text, Texts, load};
 use halite_pillar::node::Node;

@@ -1,11 +1,5 @@
 //! The journal on a disk that loses power: a job runs at most once and is always answered.
 
-#![expect(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    reason = "a broken test ends with the place where it broke"
-)]
-
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use halite_minion::host::effect::Meta;
