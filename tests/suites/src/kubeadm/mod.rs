@@ -131,7 +131,10 @@ fn compiled(
     input: Input,
     bundle: &BundleFacts,
 ) -> Result<Vec<Difference>> {
-    let declaration = inputs::declaration(input.document)?;
+    let mut declaration = inputs::declaration(input.document)?;
+    if input.patched {
+        patches::declare(&mut declaration)?;
+    }
     let version = input.release.kubernetes;
     let (config, patches) = if input.patched {
         patches::patched(&declaration, version)?

@@ -1,8 +1,11 @@
-//! Patches of kubeadm's output, its other way to set flags and settings.
+//! Patches of kubeadm's output: its other way to set flags and settings, and its counterpart of the
+//! `patches` of the cluster document.
 
 use std::mem;
 
 use anyhow::{Context as _, Result};
+use halite_pillar::cluster::Cluster;
+use halite_pillar::component::Patch;
 use halite_pillar::declaration::Declaration;
 use halite_pillar::flags::Flags;
 use serde_json::{Value, json};
@@ -19,8 +22,54 @@ const RECORDS: [&str; 2] = [
     "object/ConfigMap/kube-system/kubelet-config",
 ];
 
-/// The configuration for kubeadm without flags and kubelet settings, and patches that set these:
-/// names of files and their texts.
+/// The name of kubeadm's target for a patch, the name of the container, and the patches of a component.
+type Patched<'a> = (&'static str, &'static str, &'a mut Vec<Patch>);
+
+/// Each component with patches in the cluster document.
+fn components(cluster: &mut Cluster) -> [Patched<'_>; 5] {
+    let manager = &mut cluster.controller_manager;
+    [
+        ("etcd", "etcd", &mut cluster.etcd.patches),
+        (
+            "kube-apiserver",
+            "kube-apiserver",
+            &mut cluster.api_server.patches,
+        ),
+        (
+            "kube-controller-manager",
+            "kube-controller-manager",
+            &mut manager.patches,
+        ),
+        (
+            "kube-scheduler",
+            "kube-scheduler",
+            &mut cluster.scheduler.patches,
+        ),
+        ("corednsdeployment", "coredns", &mut cluster.dns.patches),
+    ]
+}
+
+/// Declares a strategic merge patch for each component: it changes a field, and adds others.
+pub(super) fn declare(declaration: &mut Declaration) -> Result<()> {
+    for (target, container, patches) in components(&mut declaration.cluster.value) {
+        let pod = json!({"containers": [{
+            "name": container,
+            "env": [{"name": "PATCHED", "value": "yes"}],
+            "resources": {"requests": {"cpu": "321m"}},
+        }]});
+        let spec = match target {
+            "corednsdeployment" => json!({"template": {"spec": pod}}),
+            _ => pod,
+        };
+        let annotations = json!({"example.com/patched": "yes"});
+        let patch = json!({"metadata": {"annotations": annotations}, "spec": spec});
+        patches.push(serde_json::from_value(patch)?);
+    }
+    Ok(())
+}
+
+/// The configuration for kubeadm without flags and kubelet settings, and patches that set these, with those
+/// of the document: names of files and their texts.
 pub(super) fn patched(
     declaration: &Declaration,
     version: &str,
@@ -28,6 +77,12 @@ pub(super) fn patched(
     let mut plain = declaration.clone();
     let cluster = &mut plain.cluster.value;
     let mut patches = Vec::new();
+    for (target, _, declared) in components(cluster) {
+        for (number, patch) in mem::take(declared).into_iter().enumerate() {
+            let text = Value::Object(patch).to_string();
+            patches.push((format!("{target}{number}+strategic.json"), text));
+        }
+    }
     for (target, extra) in [
         ("etcd", &mut cluster.etcd.extra_args),
         ("kube-apiserver", &mut cluster.api_server.extra_args),
@@ -76,7 +131,8 @@ mod tests {
 
     #[test]
     fn settings_in_patches_are_not_in_the_configuration() {
-        let declaration = inputs::declaration(OTHER_VERSION).unwrap();
+        let mut declaration = inputs::declaration(OTHER_VERSION).unwrap();
+        declare(&mut declaration).unwrap();
         let (text, patches) = patched(&declaration, "v1.35.4").unwrap();
         assert!(
             text.contains(r#""patches":{"directory":"/mnt/patches"}"#),
@@ -86,7 +142,7 @@ mod tests {
             !text.contains("KubeletConfiguration") && !text.contains("heartbeat-interval"),
             "{text}"
         );
-        assert_eq!(patches.len(), 5);
+        assert_eq!(patches.len(), 10);
         let patch = |name: &str| -> Value {
             let (_, text) = patches.iter().find(|(file, _)| file == name).unwrap();
             serde_json::from_str(text).unwrap()
@@ -96,6 +152,16 @@ mod tests {
             json!({"op": "add", "path": "/spec/containers/0/command/-", "value": "--heartbeat-interval=250"})
         );
         assert_eq!(patch("kubeletconfiguration+merge.json")["maxPods"], 64);
+        for place in [
+            ("kube-scheduler0", "/spec/containers/0/env/0/name"),
+            (
+                "corednsdeployment0",
+                "/spec/template/spec/containers/0/env/0/name",
+            ),
+        ] {
+            let patch = patch(&format!("{}+strategic.json", place.0));
+            assert_eq!(patch.pointer(place.1), Some(&json!("PATCHED")));
+        }
     }
 
     #[test]
