@@ -2,6 +2,7 @@
 //! hosts.
 
 mod benchmark;
+mod issuer;
 mod page;
 mod patches;
 mod upgraded;
@@ -63,6 +64,10 @@ const TESTS: &[Test<Cluster>] = &[
     Test {
         name: "hardened: the API server has the declared flags, volumes, patches and files",
         run: declared,
+    },
+    Test {
+        name: "hardened: a token of a declared issuer is accepted, and one for another audience is refused",
+        run: issuer::is_trusted,
     },
     Test {
         name: "hardened: kube-bench fails the checks that the guide lists, and no others",

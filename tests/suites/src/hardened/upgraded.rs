@@ -6,7 +6,8 @@ use halite_lab::wait;
 use halite_upstream::versions::FULL;
 
 use super::{
-    NAMESPACE, PROFILE, are_protected, declared, is_audited, page, refuses_privileged_pods, settled,
+    NAMESPACE, PROFILE, are_protected, declared, is_audited, issuer, page, refuses_privileged_pods,
+    settled,
 };
 use crate::checks::nothing_to_do;
 use crate::cluster::PODS;
@@ -56,6 +57,7 @@ pub(super) fn keeps_all(cluster: &Cluster) -> Result<Counts> {
     cluster.kubectl(&["create", "configmap", LATER, "--from-literal=x=y"])?;
     is_audited(host, "configmaps", LATER)?;
     declared(cluster)?;
+    issuer::accepts(host)?;
     are_protected(cluster)?;
     refuses_privileged_pods(cluster, PROFILE)?;
     nothing_to_do(host)?;
