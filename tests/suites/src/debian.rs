@@ -15,7 +15,7 @@ use halite_upstream::versions::{MIXED, NEWEST, Release};
 
 use crate::checks::nothing_to_do;
 use crate::cluster::{PODS, STAYING, across_nodes, ensure_servers, nothing_left};
-use crate::ha::{GAP, at_the_vip, is_complete, wait_until_lost};
+use crate::ha::{GAP, at_the_vip, from_the_router, is_complete, wait_until_lost};
 use crate::repair::highstate;
 use crate::site::Site;
 use crate::test::{Counts, Test, cases, sequence};
@@ -166,12 +166,17 @@ fn replaces(cluster: &Cluster) -> Result<Counts> {
 }
 
 /// The worker, which has Debian 13, is replaced by one with Debian 12, and that one again by one with
-/// Debian 13.
+/// Debian 13, while a client on the lab's router writes.
 fn worker_replaces(cluster: &Cluster) -> Result<Counts> {
-    replace(cluster, WORKER, Debian::Bookworm)?;
-    are_complete(cluster, &[NEWER[0], REPLACED])?;
-    replace(cluster, WORKER, Debian::Trixie)?;
-    are_complete(cluster, &[&NEWER[..], &[REPLACED]].concat())
+    let all = [&NEWER[..], &[REPLACED]].concat();
+    let written = from_the_router(cluster, &cluster.bootstrap, "workers", || {
+        replace(cluster, WORKER, Debian::Bookworm)?;
+        are_complete(cluster, &[NEWER[0], REPLACED])?;
+        replace(cluster, WORKER, Debian::Trixie)?;
+        are_complete(cluster, &all).map(drop)
+    })?;
+    written.check("a worker is replaced twice", GAP)?;
+    Ok(Counts::ONE)
 }
 
 /// A host is lost with its disks, and is replaced by one with this Debian.

@@ -69,7 +69,7 @@ use crate::test::{Counts, Test, cases, sequence};
 pub(crate) use leaving::wait_until_lost;
 pub use links::both_ways as links_cut_both_ways;
 pub use losses::{ApiPath, Measured, api_server, behind_the_proxy, keepalived, power};
-pub(crate) use losses::{ConfigMapWriter, GAP, at_the_vip, while_written};
+pub(crate) use losses::{ConfigMapWriter, GAP, at_the_vip, from_the_router, while_written};
 pub use proxies::with_proxies;
 pub use reboot::{behind_the_proxy as rebooted_behind_the_proxy, of_another_holder};
 pub use release::add_release;

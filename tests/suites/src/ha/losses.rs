@@ -290,7 +290,7 @@ pub(crate) fn at_the_vip(
 }
 
 /// The same with a client on the lab's router: it writes whichever host is lost.
-pub(super) fn from_the_router(
+pub(crate) fn from_the_router(
     cluster: &Cluster,
     asked: &Host,
     prefix: &str,

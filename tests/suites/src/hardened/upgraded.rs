@@ -12,7 +12,7 @@ use super::{
 use crate::checks::nothing_to_do;
 use crate::cluster::PODS;
 use crate::encrypted::{ENCRYPTED, SECRET, STORED, is_encrypted_with, stored};
-use crate::ha::{add_release, has_release};
+use crate::ha::{add_release, has_release, while_written};
 use crate::test::Counts;
 
 /// The version of the bundle.
@@ -38,7 +38,9 @@ pub(super) fn keeps_all(cluster: &Cluster) -> Result<Counts> {
     page::shows_ciphertext(host)?;
 
     let kubernetes = add_release(cluster, &FULL, VERSION, 1)?;
-    host.run(&["ctl", "upgrade", VERSION, "--yes"])?;
+    let upgrade = ["ctl", "upgrade", VERSION, "--yes"];
+    let written = while_written(cluster, host, "hardened", || host.run(&upgrade).map(drop))?;
+    println!("  {}", written.summary());
     cluster.wait_for_pods(PODS)?;
     for host in cluster.hosts() {
         // The API shows the pod of a new manifest some time after the host runs it.

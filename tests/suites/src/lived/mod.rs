@@ -22,7 +22,7 @@ use crate::cluster::{
     PODS, STAYING, across_nodes, ensure_servers, nodes_ready, nothing_left, remove_servers,
 };
 use crate::guide::{no_own_states, own_states};
-use crate::ha::{add_release, has_release};
+use crate::ha::{add_release, has_release, while_written};
 use crate::health;
 use crate::repair::highstate;
 use crate::site::Site;
@@ -258,10 +258,12 @@ fn upgraded(cluster: &Cluster) -> Result<Counts> {
     remove_servers(cluster, STAYING)?;
     let kubernetes = add_release(cluster, &FULL, OTHER, 1)?;
     let upgrade = ["ctl", "upgrade", OTHER, "--yes"];
-    ensure!(
-        cluster.bootstrap.show(&upgrade)?.success(),
-        "the upgrade failed"
-    );
+    let host = &cluster.bootstrap;
+    let written = while_written(cluster, host, "lived", || {
+        ensure!(host.show(&upgrade)?.success(), "the upgrade failed");
+        Ok(())
+    })?;
+    println!("  {}", written.summary());
     for host in cluster.hosts() {
         wait::until("the release on a host", BACK, || {
             has_release(cluster, host, &kubernetes)

@@ -11,7 +11,7 @@ use halite_upstream::versions::NEWEST;
 use super::settled;
 use crate::cluster::PODS;
 use crate::ctl_answer;
-use crate::ha::{add_release, has_release};
+use crate::ha::{add_release, has_release, while_written};
 use crate::interrupted::Running;
 use crate::kills::jobs;
 use crate::test::Counts;
@@ -29,7 +29,7 @@ const TURNS: [&[&str]; 4] = [&["cp-1"], &["master"], &BATCH, &["worker-3"]];
 const WORKLOAD: &str = "batches";
 
 /// The upgrade has two of the three workers out at the same time, and never more. One replica of a
-/// workload at least is always ready.
+/// workload at least is always ready, and a client writes all the time.
 ///
 /// # Errors
 /// The upgrade fails, or one of this does not hold.
@@ -46,19 +46,23 @@ pub(super) fn of_two(cluster: &Cluster) -> Result<Counts> {
     workload(cluster)?;
     let (mut largest, mut without) = (BTreeSet::new(), 0);
     let words = [&["ctl"], &options[..], &["--yes"]].concat();
-    let (status, said) = Running::start(host, &words)?.ended(|| {
-        // While the API server restarts, this fails, and is repeated.
-        let out = out(cluster)?;
-        if out.len() > largest.len() {
-            largest = out;
-        }
-        if ready_replicas(cluster)? == 0 {
-            without += 1;
-        }
+    let written = while_written(cluster, host, "batches", || {
+        let (status, said) = Running::start(host, &words)?.ended(|| {
+            // While the API server restarts, this fails, and is repeated.
+            let out = out(cluster)?;
+            if out.len() > largest.len() {
+                largest = out;
+            }
+            if ready_replicas(cluster)? == 0 {
+                without += 1;
+            }
+            Ok(())
+        })?;
+        println!("  {}", said.trim().replace('\n', "\n  "));
+        ensure!(status.success(), "the upgrade: {said}");
         Ok(())
     })?;
-    println!("  {}", said.trim().replace('\n', "\n  "));
-    ensure!(status.success(), "the upgrade: {said}");
+    println!("  {}", written.summary());
     ensure!(
         largest.iter().eq(BATCH),
         "the most workers that were out at the same time are {largest:?}"
