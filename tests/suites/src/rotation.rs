@@ -4,6 +4,7 @@
 mod boundaries;
 mod clients;
 mod compromised;
+mod imported;
 mod own;
 mod page;
 mod three;
@@ -13,7 +14,6 @@ use std::fs;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail, ensure};
-use halite_api::{CertificateList, PreparedState};
 use halite_lab::cluster::{CTL, Cluster, run_kubectl};
 use halite_lab::host::Host;
 use halite_lab::layout::{HA, TWO};
@@ -23,7 +23,7 @@ use halite_upstream::versions::NEWEST;
 use self::clients::ClientNotes;
 use super::cluster::{PODS, nothing_left};
 use super::repair::quiet;
-use crate::ctl_answer;
+use crate::ha;
 use crate::site::{Site, from_the_iso};
 use crate::test::{Case, Counts, Test, cases, sequence};
 
@@ -52,7 +52,11 @@ const TESTS: &[Test<Cluster>] = &[
     },
     Test {
         name: "rotation: an intermediate is imported, and clients verify the API by it and by its root",
-        run: imported,
+        run: imported::kubernetes,
+    },
+    Test {
+        name: "rotation: an intermediate for etcd, and a CA with its key for the front proxy, are imported and rotated in",
+        run: imported::others,
     },
     Test {
         name: "rotation: the CA of identities waits for a host that is off and for an operator, and old certificates work until it leaves",
@@ -89,19 +93,6 @@ const OLD_CERTIFICATES: &str = "/root/rotation/certificates";
 const RESTART: &[&str] = &["--restart-pods"];
 /// Limit for the volumes of pods to follow the ConfigMap with the CA.
 const VOLUMES: Duration = Duration::from_secs(180);
-
-/// The CA of an operator, and the root that signs it.
-const OWN: &str = "/root/rotation/own";
-
-/// Makes two CAs outside of the cluster: a root, and one for the front proxy.
-const MAKE_CAS: &str = r#"set -e
-mkdir -p /root/rotation/own
-cd /root/rotation/own
-for name in root front-proxy; do
-  openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 3650 -subj "/O=Example/CN=Example $name" \
-    -addext keyUsage=critical,keyCertSign,cRLSign -keyout $name.key -out $name.crt 2>/dev/null
-done
-"#;
 
 /// The sites of the rotation: one control plane and one worker, and three control planes and one worker.
 pub(super) fn sites() -> [Site; 2] {
@@ -153,6 +144,14 @@ fn command<'a>(ca: &'a str, further: &[&'a str]) -> Vec<&'a str> {
 /// Rotates a CA.
 fn rotate(host: &Host, ca: &str, further: &[&str]) -> Result<()> {
     host.run(&command(ca, further))?;
+    Ok(())
+}
+
+/// Does something while a client, whose certificate stays valid, writes through the API server of the first
+/// host. It writes again afterwards, and all acknowledged writes exist.
+fn writing(cluster: &Cluster, prefix: &str, act: impl FnOnce() -> Result<()>) -> Result<()> {
+    let record = ha::while_written(cluster, &cluster.bootstrap, prefix, act)?;
+    println!("  {prefix}: {}", record.summary());
     Ok(())
 }
 
@@ -327,7 +326,7 @@ fn others(cluster: &Cluster) -> Result<Counts> {
         ("sa", "/etc/kubernetes/pki/sa.pub", RESTART),
     ] {
         let before = host.run(&["cat", file])?;
-        rotate(host, ca, further)?;
+        writing(cluster, ca, || rotate(host, ca, further))?;
         let now = host.run(&["cat", file])?;
         let number = now.matches("BEGIN").count();
         ensure!(before != now && number == 1, "{ca}: {number} in {file}");
@@ -343,52 +342,6 @@ fn others(cluster: &Cluster) -> Result<Counts> {
         "{number} CAs for aggregated API servers: {trusted}"
     );
     as_kubeadm_sees(cluster)
-}
-
-fn imported(cluster: &Cluster) -> Result<Counts> {
-    let host = &cluster.bootstrap;
-    let [ca, root] = ["kubernetes.crt", "root.crt"].map(|name| format!("{OWN}/{name}"));
-    host.sh(MAKE_CAS)?;
-    let mut walk = page::OWN_CA.walk()?.inside(OWN);
-    walk.run(host, page::REQUEST)?;
-    let other = format!("{CTL} certs import kubernetes --cert {root} 2>&1 && exit 1 || true");
-    let said = host.sh(&other)?;
-    ensure!(said.contains("the key of the request"), "{said}");
-    walk.run(host, page::SIGN)?;
-    walk.run(host, page::IMPORT)?;
-    let listed = page::list(&mut walk, host)?;
-    let imported = PreparedState::Imported.to_string();
-    ensure!(listed.contains(&imported), "no CA is {imported}: {listed}");
-    walk.run(host, page::WITH_RESTARTS)?;
-    none_is_prepared(host)?;
-    // It is discarded at once.
-    walk.run(host, page::WITH_KEY)?;
-    walk.end()?;
-    none_is_prepared(host)?;
-    let own = host.run(&["cat", &ca])?;
-    for host in cluster.hosts() {
-        let found = host.run(&["cat", CA])?;
-        ensure!(found.trim() == own.trim(), "{}: {found}", host.spec.name);
-    }
-    for trusted in [CA, &root] {
-        host.sh(&format!(
-            "kubectl --kubeconfig {ADMINISTRATOR} --certificate-authority {trusted} get --raw /api"
-        ))?;
-    }
-    host.sh(&format!(
-        "openssl verify -CAfile {root} -untrusted {ca} /etc/kubernetes/pki/apiserver.crt"
-    ))?;
-    cluster.wait_for_pods(PODS)?;
-    as_kubeadm_sees(cluster)
-}
-
-/// Checks that no CA waits for its rotation.
-fn none_is_prepared(host: &Host) -> Result<()> {
-    // The exit code is 1 while a host does not answer.
-    let words = ["certs", "list"];
-    let (_, list) = ctl_answer::in_any_case::<CertificateList>(host, &words)?;
-    ensure!(list.prepared.is_empty(), "{:?}", list.prepared);
-    Ok(())
 }
 
 fn settled(cluster: &Cluster) -> Result<Counts> {

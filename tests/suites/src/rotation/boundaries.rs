@@ -69,20 +69,20 @@ const KUBERNETES: &str = "kubernetes";
 const ENCRYPTION: &str = "encryption";
 
 /// The certificates and keys of a control plane.
-const PKI: &str = "/etc/kubernetes/pki";
+pub(super) const PKI: &str = "/etc/kubernetes/pki";
 const ETCD_CLIENT: [&str; 2] = [
     "/etc/kubernetes/pki/apiserver-etcd-client.crt",
     "/etc/kubernetes/pki/apiserver-etcd-client.key",
 ];
-const FRONT_PROXY_CA: &str = "/etc/kubernetes/pki/front-proxy-ca.crt";
-const FRONT_PROXY: [&str; 2] = [
+pub(super) const FRONT_PROXY_CA: &str = "/etc/kubernetes/pki/front-proxy-ca.crt";
+pub(super) const FRONT_PROXY: [&str; 2] = [
     "/etc/kubernetes/pki/front-proxy-client.crt",
     "/etc/kubernetes/pki/front-proxy-client.key",
 ];
 const PUBLIC_KEY: &str = "/etc/kubernetes/pki/sa.pub";
 
 /// The directory of copies from before a rotation.
-const KEPT: &str = "/root/rotation/kept";
+pub(super) const KEPT: &str = "/root/rotation/kept";
 /// A copy of root's identity from before a rotation.
 const KEPT_IDENTITY: &str = "/root/rotation/kept/operator";
 
@@ -158,7 +158,7 @@ fn is_settled(cluster: &Cluster) -> Result<()> {
 }
 
 /// Copies files of the first host.
-fn keep(host: &Host, files: &[&str]) -> Result<()> {
+pub(super) fn keep(host: &Host, files: &[&str]) -> Result<()> {
     let files = files.join(" ");
     host.sh(&format!("mkdir -p {KEPT} && cp {files} {KEPT}"))?;
     Ok(())
@@ -202,7 +202,7 @@ fn kubernetes(cluster: &Cluster) -> Result<Counts> {
 }
 
 /// Queries etcd with the client certificate in this directory.
-fn query_etcd(host: &Host, directory: &str) -> Result<()> {
+pub(super) fn query_etcd(host: &Host, directory: &str) -> Result<()> {
     let client = format!("{directory}/apiserver-etcd-client");
     host.sh(&format!(
         "curl --silent --show-error --fail --max-time 10 --noproxy '*' --cacert {ETCD_CA} \
@@ -227,7 +227,7 @@ fn etcd(cluster: &Cluster) -> Result<Counts> {
 
 /// The HTTP status with which the API server answers the front proxy with the certificate in this
 /// directory.
-fn status_of_front_proxy(host: &Host, directory: &str) -> Result<String> {
+pub(super) fn status_of_front_proxy(host: &Host, directory: &str) -> Result<String> {
     let client = format!("{directory}/front-proxy-client");
     let user = "--header 'X-Remote-User: test' --header 'X-Remote-Group: system:masters'";
     status_of(

@@ -22,6 +22,8 @@ const KUBECTL: &str = "/root/rotation/kubectl";
 /// The copy of the administrator's kubeconfig.
 const NEW_KUBECONFIG: &str = "/root/rotation/new.conf";
 const SCRIPT: &str = "/root/rotation/write.sh";
+/// The namespace of their objects.
+const NAMESPACE: &str = "rotation";
 /// The names of the clients, and of their kubeconfigs and objects.
 const OLD: &str = "old";
 const NEW: &str = "new";
@@ -41,7 +43,7 @@ cd /root/rotation
 n=0
 while [ ! -e stop ]; do
   n=$((n + 1))
-  if said=$(./kubectl --kubeconfig "$1.conf" --request-timeout 5s create configmap "$1-$n" --from-literal=n=$n 2>&1); then
+  if said=$(./kubectl --kubeconfig "$1.conf" --request-timeout 5s -n rotation create configmap "$1-$n" --from-literal=n=$n 2>&1); then
     echo "$(grep -c BEGIN /etc/kubernetes/pki/ca.crt) $n" >> "$1.written"
   else
     echo "$(date +%s.%N) $(echo "$said" | tr '\n' ' ')" >> "$1.failed"
@@ -110,7 +112,9 @@ pub(super) fn while_written(
 /// Starts the clients. The first host has the kubeconfig from before.
 fn start(cluster: &Cluster) -> Result<()> {
     let (first, worker) = (&cluster.bootstrap, &cluster.worker);
-    // There may be notes of an earlier attempt.
+    // There may be notes and objects of an earlier rotation.
+    cluster.kubectl(&["delete", "namespace", NAMESPACE, "--ignore-not-found"])?;
+    cluster.kubectl(&["create", "namespace", NAMESPACE])?;
     worker.sh(&format!(
         "mkdir -p {DIRECTORY} && cd {DIRECTORY} && rm -f stop *.written *.failed"
     ))?;
@@ -221,7 +225,8 @@ impl ClientNotes {
     /// Fails if an acknowledged write is missing.
     pub(super) fn all_exist(&self, cluster: &Cluster) -> Result<()> {
         let column = "-o=custom-columns=NAME:.metadata.name";
-        let names = cluster.kubectl(&["get", "configmaps", "--no-headers", column])?;
+        let list = ["get", "configmaps", "-n", NAMESPACE, "--no-headers", column];
+        let names = cluster.kubectl(&list)?;
         for (name, notes) in self.each() {
             let acknowledged = notes.written.iter().map(|(_, number)| *number);
             let acknowledged: BTreeSet<u64> = acknowledged.collect();
@@ -333,5 +338,6 @@ mod tests {
         for part in OF_CERTIFICATES {
             assert!(WRITER.contains(part), "{part}");
         }
+        assert!(WRITER.contains(&format!(" -n {NAMESPACE} ")));
     }
 }

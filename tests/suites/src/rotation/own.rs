@@ -9,7 +9,7 @@ use halite_lab::cluster::{CTL, Cluster};
 use halite_lab::host::Host;
 use halite_lab::wait;
 
-use super::{page, rotate};
+use super::{page, rotate, writing};
 use crate::test::Counts;
 
 /// The file of an operator, which `ctl` updates, and a directory with the same, which it does not.
@@ -52,6 +52,11 @@ fn listed(host: &Host, name: &str) -> Result<usize> {
 }
 
 pub(super) fn identities(cluster: &Cluster) -> Result<Counts> {
+    writing(cluster, "halite", || identities_are_replaced(cluster))?;
+    Ok(Counts::ONE)
+}
+
+fn identities_are_replaced(cluster: &Cluster) -> Result<()> {
     let (host, worker) = (&cluster.bootstrap, &cluster.worker);
     host.sh(&format!(
         "mkdir -p {OLD} && {CTL} operator create carol --role viewer --out {FILE} && openssl pkey -in {FILE} -out {OLD}/operator.key && \
@@ -129,7 +134,7 @@ pub(super) fn identities(cluster: &Cluster) -> Result<Counts> {
     }
     host.run(&[CTL, "operator", "revoke", "carol", "--yes"])?;
     host.run(&[CTL, "cmd", "*", "--", "true"])?;
-    Ok(Counts::ONE)
+    Ok(())
 }
 
 /// Checks that each minion trusts only the new CA, which has signed its certificate. `before` is the CA
@@ -153,7 +158,8 @@ pub(super) fn identities_are_new(cluster: &Cluster, before: &str) -> Result<()> 
 
 pub(super) fn servers(cluster: &Cluster) -> Result<Counts> {
     let before = cluster.worker.run(&["cat", SITE_CA])?;
-    rotate(&cluster.bootstrap, "site", &[])?;
+    let host = &cluster.bootstrap;
+    writing(cluster, "site", || rotate(host, "site", &[]))?;
     servers_are_new(cluster, &before)?;
     Ok(Counts::ONE)
 }

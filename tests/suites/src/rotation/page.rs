@@ -1,6 +1,6 @@
 //! The guide's page about certificates: the commands that replace and import CAs, as they are written.
 
-use anyhow::Result;
+use anyhow::{Context as _, Result};
 use halite_lab::host::Host;
 use halite_lab::wait;
 
@@ -68,6 +68,17 @@ impl PageSection {
         let scripts = scripts.collect::<Result<Vec<String>>>()?;
         page.end()?;
         Ok(scripts)
+    }
+
+    /// The script of the block with this part.
+    ///
+    /// # Errors
+    /// The page has other blocks, or none of them has the part.
+    pub(super) fn script(&self, part: &str) -> Result<String> {
+        let mut scripts = self.parts.iter().zip(self.scripts()?);
+        let found = scripts.find(|(own, _)| **own == part);
+        let (_, script) = found.with_context(|| format!("{} has no {part:?}", self.heading))?;
+        Ok(script)
     }
 
     /// Runs all blocks on a host. Returns their output.
