@@ -5,6 +5,7 @@ mod boundaries;
 mod clients;
 mod compromised;
 mod imported;
+mod meanwhile;
 mod own;
 mod page;
 mod three;
@@ -49,6 +50,10 @@ const TESTS: &[Test<Cluster>] = &[
     Test {
         name: "rotation: the CAs of etcd and of the front proxy and the key of service accounts are replaced",
         run: others,
+    },
+    Test {
+        name: "rotation: a full disk, a second rotation and a cut link do not break a rotation",
+        run: meanwhile::completes,
     },
     Test {
         name: "rotation: an intermediate is imported, and clients verify the API by it and by its root",
