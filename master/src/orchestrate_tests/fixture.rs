@@ -1,12 +1,14 @@
 //! The common set-up of the tests of shipped orchestrations: the tree with a state of one file in
 //! place of each shipped state, a run to its end, and a master that is killed in the middle of one.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use futures_util::StreamExt as _;
 use halite_cluster::kubernetes::fake::FakeApi;
+use halite_core::event_stream::EventStream;
 use halite_core::names::minion;
 use halite_orchestrate::follow;
 use halite_preflight::checks::CHECKS;
@@ -22,6 +24,8 @@ const LONGEST: Duration = Duration::from_secs(300);
 
 /// The time without an event after which a host that was cut off comes back.
 const BOOT: Duration = Duration::from_millis(300);
+/// The same for a host that is cut off in each step of a run.
+const SHORT_BOOT: Duration = Duration::from_millis(100);
 
 /// A state of this id, in place of the shipped ones.
 macro_rules! stub {
@@ -221,6 +225,56 @@ pub(super) fn killed(life: Life, request: v1::OrchestrateRequest, after: usize) 
     ended
 }
 
+/// Runs an orchestration whose master, which `live` starts, is killed once in each step: at its first event,
+/// which is its end if it was over before the next master served. Returns the last master, and the end of the
+/// run.
+pub(super) fn killed_in_each_step(
+    live: impl Fn() -> Life,
+    request: v1::OrchestrateRequest,
+) -> (Life, i32, String) {
+    let (mut life, mut killed_in) = (live(), BTreeSet::new());
+    let mut stream = life
+        .runtime
+        .block_on(life.backend.orchestrate("root", request))
+        .unwrap();
+    loop {
+        let mut last = None;
+        let ended = life.runtime.block_on(async {
+            while let Some(event) = timeout(LONGEST, stream.next()).await.unwrap() {
+                let event = event.unwrap();
+                let step = step_of(&event);
+                if step.is_some_and(|(step, _)| killed_in.insert(step)) {
+                    return false;
+                }
+                last = Some(event);
+            }
+            true
+        });
+        if ended {
+            let last = last.expect("a run has events");
+            let steps = life
+                .runtime
+                .block_on(life.store.steps(&newest_run(&life).id));
+            let steps = steps.unwrap().into_iter().map(|step| step.name);
+            assert_eq!(killed_in, steps.collect(), "the steps with a kill, and all");
+            return (life, last.retcode, last.data_json);
+        }
+        drop(stream);
+        life.kill();
+        life = live();
+        stream = following(&life, &newest_run(&life));
+    }
+}
+
+/// The same minion, which is killed in each job with states or a command, but not in the one that repeats it;
+/// `jobs` counts both.
+pub(super) fn killed_in_each_job(
+    minion: &ScriptedMinion,
+    jobs: &Arc<AtomicUsize>,
+) -> ScriptedMinion {
+    killed_in_jobs(minion, jobs, |number| number % 2 == 0)
+}
+
 /// The same minion, which is killed in the job after this number of them; `jobs` counts those with
 /// states or a command.
 pub(super) fn killed_in_job(
@@ -228,20 +282,37 @@ pub(super) fn killed_in_job(
     after: usize,
     jobs: &Arc<AtomicUsize>,
 ) -> ScriptedMinion {
+    killed_in_jobs(minion, jobs, move |number| number == after)
+}
+
+fn killed_in_jobs(
+    minion: &ScriptedMinion,
+    jobs: &Arc<AtomicUsize>,
+    is_chosen: impl Fn(usize) -> bool + Send + Sync + 'static,
+) -> ScriptedMinion {
     let (journal, host) = (Arc::clone(&minion.journal), Arc::clone(&minion.host));
     let jobs = Arc::clone(jobs);
     minion.clone().on(move |job| {
         let works = matches!(job.function.as_str(), "state.apply" | "cmd.run");
-        if works && jobs.fetch_add(1, Ordering::SeqCst) == after {
+        if works && is_chosen(jobs.fetch_add(1, Ordering::SeqCst)) {
             journal.lock().unwrap().interrupt_next = true;
         }
         host(job)
     })
 }
 
-fn begins_step(event: &v1::Event) -> bool {
+/// The name and the status of the step of an event.
+fn step_of(event: &v1::Event) -> Option<(String, String)> {
     let data: Value = serde_json::from_str(&event.data_json).unwrap();
-    data["step"]["status"] == "running"
+    let step = &data["step"];
+    let text = |field: &str| step[field].as_str().map(str::to_owned);
+    text("name").zip(text("status"))
+}
+
+/// The name of the step that begins with this event.
+fn begun_step(event: &v1::Event) -> Option<String> {
+    let (name, status) = step_of(event)?;
+    (status == "running").then_some(name)
 }
 
 /// Starts an orchestration, cuts a host off when this number of steps has begun, and follows the run
@@ -262,12 +333,10 @@ pub(super) fn cut_off(
         let Some(event) = life.runtime.block_on(stream.next()) else {
             return (last.expect("a run has events"), true);
         };
-        seen += usize::from(begins_step(&event));
+        seen += usize::from(begun_step(&event).is_some());
         last = Some(event);
     }
-    life.app.connections.disconnect(&host.id);
-    life.runtime
-        .block_on(life.backend.on_disconnected(&host.id));
+    disconnect(life, host);
     let mut back = false;
     loop {
         let next = async { timeout(BOOT, stream.next()).await };
@@ -285,6 +354,63 @@ pub(super) fn cut_off(
     (last.expect("a run has events"), false)
 }
 
+/// Runs an orchestration, and cuts a host off when each of its steps begins. If the run waits for the host, the
+/// host comes back; if it fails without the host, the same orchestration is run again. Returns its end.
+pub(super) fn cut_off_in_each_step(
+    life: &Life,
+    request: &v1::OrchestrateRequest,
+    host: &ScriptedMinion,
+) -> (i32, String) {
+    let (mut cut_in, mut is_off) = (BTreeSet::new(), false);
+    loop {
+        let (mut last, before) = (None, cut_in.len());
+        let stream = life.backend.orchestrate("root", request.clone());
+        let mut stream = life.runtime.block_on(stream).unwrap();
+        loop {
+            let next = async { timeout(SHORT_BOOT, stream.next()).await };
+            match life.runtime.block_on(next) {
+                Ok(Some(event)) => {
+                    let event = event.unwrap();
+                    if begun_step(&event).is_some_and(|step| cut_in.insert(step)) && !is_off {
+                        disconnect(life, host);
+                        is_off = true;
+                    }
+                    last = Some(event);
+                }
+                Ok(None) => break,
+                // A job was on its way to the host and waits for it.
+                Err(_) => {
+                    if std::mem::take(&mut is_off) {
+                        life.reconnect(host);
+                    }
+                }
+            }
+        }
+        let last = last.expect("a run has events");
+        if last.retcode == 0 {
+            let steps = life
+                .runtime
+                .block_on(life.store.steps(&newest_run(life).id));
+            let steps = steps.unwrap().into_iter().map(|step| step.name);
+            assert_eq!(cut_in, steps.collect(), "the steps with a cut, and all");
+            return (last.retcode, last.data_json);
+        }
+        // Without another cut, it has failed for another reason.
+        if cut_in.len() == before {
+            return (last.retcode, last.data_json);
+        }
+        if std::mem::take(&mut is_off) {
+            life.reconnect(host);
+        }
+    }
+}
+
+fn disconnect(life: &Life, host: &ScriptedMinion) {
+    life.app.connections.disconnect(&host.id);
+    life.runtime
+        .block_on(life.backend.on_disconnected(&host.id));
+}
+
 /// The newest run in the store.
 pub(super) fn newest_run(life: &Life) -> Run {
     let runs = life.runtime.block_on(life.store.runs(10));
@@ -293,14 +419,17 @@ pub(super) fn newest_run(life: &Life) -> Run {
 
 /// Follows a run that the master has resumed, to its end.
 pub(super) fn resumed(life: &Life, run: &Run) -> (i32, String) {
-    let bus = life.app.events.subscribe();
-    let jobs = Arc::clone(life.backend.jobs());
-    let stream = life
-        .runtime
-        .block_on(async { follow(jobs, run.id.clone(), bus) });
-    let events = life.collect(stream);
+    let events = life.collect(following(life, run));
     let last = events.last().unwrap();
     (last.retcode, last.data_json.clone())
+}
+
+/// The events of a run that the master has resumed.
+fn following(life: &Life, run: &Run) -> EventStream {
+    let bus = life.app.events.subscribe();
+    let jobs = Arc::clone(life.backend.jobs());
+    life.runtime
+        .block_on(async { follow(jobs, run.id.clone(), bus) })
 }
 
 /// The states that a minion has applied.

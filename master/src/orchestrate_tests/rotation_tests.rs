@@ -1,12 +1,10 @@
 //! Rotations of each CA, and of the key pair that signs tokens: the master dies, a minion is killed or a
 //! host is cut off in the middle, there are two control planes, or the old CA leaves at once.
 //!
-//! The rotation of the CA of Kubernetes has most kinds of steps, and is interrupted in each of them. The
-//! others are interrupted at every n-th place, and each starts at another one: everywhere would take
+//! Each of them is interrupted in each step. The rotation of the CA of Kubernetes has most kinds of steps,
+//! and a run of its own for each interruption. The others have one run for all: separate ones would take
 //! more than half a minute of a processor.
 
-use std::iter::StepBy;
-use std::ops::RangeFrom;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -19,7 +17,10 @@ use serde_json::json;
 use super::ca_identities_tests::{self, cas};
 use super::ca_tests::{self, ROTATE, contents, joined, plane, put_namespace, rotate, stored};
 use super::encryption_fixture::standbys;
-use super::fixture::{cut_off, findings, killed, killed_in_job, newest_run, request, resumed};
+use super::fixture::{
+    cut_off, cut_off_in_each_step, findings, killed, killed_in_each_job, killed_in_each_step,
+    killed_in_job, newest_run, request, resumed,
+};
 use super::rotation_hosts_tests::{self, JOINED, connect, declare_plane};
 use crate::backend::fixture::{Life, ScriptedMinion, Site};
 
@@ -27,14 +28,8 @@ use crate::backend::fixture::{Life, ScriptedMinion, Site};
 const HOSTS: [&str; 2] = ["bootstrap-1", "worker-1"];
 
 /// All that can be rotated, but for the CA of Kubernetes.
-fn others() -> impl Iterator<Item = (usize, &'static str)> {
-    let others = ROTATED.into_iter().filter(|ca| *ca != KUBERNETES);
-    others.enumerate()
-}
-
-/// Every n-th place; the first one depends on `shift`.
-fn every(nth: usize, shift: usize) -> StepBy<RangeFrom<usize>> {
-    (1 + shift % nth..).step_by(nth)
+fn others() -> impl Iterator<Item = &'static str> {
+    ROTATED.into_iter().filter(|ca| *ca != KUBERNETES)
 }
 
 /// A control plane and a worker before a rotation.
@@ -117,9 +112,11 @@ fn stages(site: &Site, ca: &str, old: &str) -> [String; 3] {
     [joined(old, &new), joined(&new, old), new]
 }
 
-/// The master dies after every n-th event.
-fn master_dies(ca: &str, nth: usize, shift: usize) {
-    for after in every(nth, shift) {
+#[test]
+fn a_rotation_of_the_ca_of_kubernetes_whose_master_dies_ends_the_same() {
+    let ca = KUBERNETES;
+    // Each step has at least two events.
+    for after in (1..).step_by(2) {
         let (site, hosts) = prepared();
         let life = live(&site, &hosts);
         let old = public(&site, ca);
@@ -137,84 +134,99 @@ fn master_dies(ca: &str, nth: usize, shift: usize) {
 }
 
 #[test]
-fn a_rotation_of_the_ca_of_kubernetes_whose_master_dies_ends_the_same() {
-    // Each step has at least two events.
-    master_dies(KUBERNETES, 2, 0);
-}
-
-#[test]
 fn other_rotations_whose_master_dies_end_the_same() {
-    for (shift, ca) in others() {
-        master_dies(ca, 15, 3 * shift);
+    for ca in others() {
+        let (site, hosts) = prepared();
+        live(&site, &hosts).kill();
+        let old = public(&site, ca);
+        let request = request(ROTATE, &json!({"ca": ca}));
+        let (life, retcode, data) = killed_in_each_step(|| live(&site, &hosts), request);
+        assert_eq!(retcode, 0, "{ca}: {data}");
+        check_end(&life, &site, ca, &old, &hosts, ca);
+        life.kill();
     }
 }
 
-/// A minion is killed in every n-th job.
-fn minion_is_killed(ca: &str, at: usize, nth: usize, shift: usize) {
-    for job in every(nth, shift) {
-        let ((site, mut hosts), jobs) = (prepared(), Arc::new(AtomicUsize::new(0)));
-        hosts[at] = killed_in_job(&hosts[at], job - 1, &jobs);
-        let life = live(&site, &hosts);
-        let old = public(&site, ca);
-        let (retcode, data) = rotate(&life, &json!({"ca": ca}));
-        let case = format!("{ca}: {} in job {job}", HOSTS[at]);
-        assert_eq!(retcode, 0, "{case}: {data}");
-        check_end(&life, &site, ca, &old, &hosts, &case);
-        life.kill();
-        if jobs.load(Ordering::SeqCst) < job {
-            assert!(at == 1 || job > 3, "{case}: no job in each stage");
-            break;
-        }
-    }
+/// A minion is killed in one of the jobs that it gets.
+fn killed_in_one_job(ca: &str, at: usize, job: usize) -> bool {
+    let ((site, mut hosts), jobs) = (prepared(), Arc::new(AtomicUsize::new(0)));
+    hosts[at] = killed_in_job(&hosts[at], job - 1, &jobs);
+    let life = live(&site, &hosts);
+    let old = public(&site, ca);
+    let (retcode, data) = rotate(&life, &json!({"ca": ca}));
+    let case = format!("{ca}: {} in job {job}", HOSTS[at]);
+    assert_eq!(retcode, 0, "{case}: {data}");
+    check_end(&life, &site, ca, &old, &hosts, &case);
+    life.kill();
+    let is_past = jobs.load(Ordering::SeqCst) < job;
+    assert!(
+        !is_past || at == 1 || job > 3,
+        "{case}: no job in each stage"
+    );
+    is_past
 }
 
 #[test]
 fn a_minion_that_is_killed_in_any_job_of_a_rotation_gets_it_again() {
     for at in [0, 1] {
-        minion_is_killed(KUBERNETES, at, 1, 0);
-        for (shift, ca) in others() {
-            minion_is_killed(ca, at, 3, shift);
+        let mut jobs = 1..;
+        while !killed_in_one_job(KUBERNETES, at, jobs.next().unwrap()) {}
+        for ca in others() {
+            let ((site, mut hosts), jobs) = (prepared(), Arc::new(AtomicUsize::new(0)));
+            hosts[at] = killed_in_each_job(&hosts[at], &jobs);
+            let life = live(&site, &hosts);
+            let old = public(&site, ca);
+            let (retcode, data) = rotate(&life, &json!({"ca": ca}));
+            let case = format!("{ca}: {} in each job", HOSTS[at]);
+            assert_eq!(retcode, 0, "{case}: {data}");
+            check_end(&life, &site, ca, &old, &hosts, &case);
+            life.kill();
+            let jobs = jobs.load(Ordering::SeqCst);
+            assert_eq!(jobs % 2, 0, "{case}: each of the {jobs} jobs was repeated");
+            assert!(at == 1 || jobs >= 6, "{case}: no job in each stage");
         }
     }
 }
 
-/// A host is cut off at every n-th step. If the run ends without it, the same command completes the
-/// rotation.
-fn host_is_cut_off(ca: &str, at: usize, nth: usize, shift: usize) {
-    for after in every(nth, shift) {
-        let (site, hosts) = prepared();
-        let life = live(&site, &hosts);
-        let old = public(&site, ca);
-        let pillar = json!({"ca": ca});
-        let (last, ended) = cut_off(&life, request(ROTATE, &pillar), &hosts[at], after);
-        let case = format!("{ca}: {} at step {after}: {}", HOSTS[at], last.data_json);
-        // Another rotation would take another CA.
-        if last.retcode != 0 {
-            life.reconnect(&hosts[at]);
-            let (retcode, data) = rotate(&life, &pillar);
-            assert_eq!(retcode, 0, "{case}, then: {data}");
-        }
-        check_end(&life, &site, ca, &old, &hosts, &case);
-        life.kill();
-        if ended {
-            break;
-        }
-    }
-}
-
+/// Each step has one of the two hosts. If the run ends without it, the same command completes the rotation.
 #[test]
 fn a_rotation_of_the_ca_of_kubernetes_that_loses_a_host_is_completed_by_the_same_command() {
-    // Each step has one of the two hosts.
+    let (ca, pillar) = (KUBERNETES, json!({"ca": KUBERNETES}));
     for at in [0, 1] {
-        host_is_cut_off(KUBERNETES, at, 2, at);
+        for after in (1 + at..).step_by(2) {
+            let (site, hosts) = prepared();
+            let life = live(&site, &hosts);
+            let old = public(&site, ca);
+            let (last, ended) = cut_off(&life, request(ROTATE, &pillar), &hosts[at], after);
+            let case = format!("{ca}: {} at step {after}: {}", HOSTS[at], last.data_json);
+            // Another rotation would take another CA.
+            if last.retcode != 0 {
+                life.reconnect(&hosts[at]);
+                let (retcode, data) = rotate(&life, &pillar);
+                assert_eq!(retcode, 0, "{case}, then: {data}");
+            }
+            check_end(&life, &site, ca, &old, &hosts, &case);
+            life.kill();
+            if ended {
+                break;
+            }
+        }
     }
 }
 
 #[test]
 fn other_rotations_that_lose_a_host_are_completed_by_the_same_command() {
-    for (shift, ca) in others() {
+    for ca in others() {
         for at in [0, 1] {
-            host_is_cut_off(ca, at, 12, 2 * shift + 6 * at);
+            let (site, hosts) = prepared();
+            let life = live(&site, &hosts);
+            let old = public(&site, ca);
+            let request = request(ROTATE, &json!({"ca": ca}));
+            let (retcode, data) = cut_off_in_each_step(&life, &request, &hosts[at]);
+            let case = format!("{ca}: {} in each step", HOSTS[at]);
+            assert_eq!(retcode, 0, "{case}: {data}");
+            check_end(&life, &site, ca, &old, &hosts, &case);
+            life.kill();
         }
     }
 }
