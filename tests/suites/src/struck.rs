@@ -47,10 +47,10 @@ pub(crate) enum StepVictim {
 
 /// A moment of a command, and its victim.
 #[derive(Debug, Clone, PartialEq, Eq)]
-struct StepBoundary {
+pub(crate) struct StepBoundary {
     /// The step whose end it is.
-    step: String,
-    victim: StepVictim,
+    pub(crate) step: String,
+    pub(crate) victim: StepVictim,
 }
 
 /// The ends of a command's steps that are not momentary, in the order of the steps.
@@ -216,7 +216,7 @@ fn is_momentary(step: &str) -> bool {
 }
 
 /// A boundary after each step that is not momentary, with the victims in turn.
-fn boundaries(steps: &[String], victims: &[StepVictim]) -> Vec<StepBoundary> {
+pub(crate) fn boundaries(steps: &[String], victims: &[StepVictim]) -> Vec<StepBoundary> {
     let lasting = steps.iter().filter(|step| !is_momentary(step));
     let turns = lasting.zip(victims.iter().cycle());
     turns

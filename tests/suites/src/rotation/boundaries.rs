@@ -58,8 +58,17 @@ pub(super) const TESTS: &[Test<Cluster>] = &[
     },
 ];
 
-/// They take turns.
-const VICTIMS: [StepVictim; 3] = [StepVictim::Master, StepVictim::Minion, StepVictim::Host];
+/// The victims, in the order of the steps. The CAs of etcd and of the front proxy and the key of service
+/// accounts have the same steps on a control plane: in each stage, each of them has another victim.
+fn victims(keys: &str) -> &'static [StepVictim] {
+    use StepVictim::{Host, Master, Minion};
+    match keys {
+        "front-proxy" => &[Minion, Host, Master],
+        // The third step is that of the pods.
+        "sa" => &[Host, Master, Host, Minion],
+        _ => &[Master, Minion, Host],
+    }
+}
 
 /// The number of rotations after which the boundaries that are left have been missed.
 const RUNS: usize = 4;
@@ -116,7 +125,7 @@ fn interrupted(
     let host = &cluster.bootstrap;
     let words = command(keys, further);
     let known = certificates(host)?;
-    let mut boundaries = StepBoundaries::new(cluster, steps_of(keys)?, &VICTIMS);
+    let mut boundaries = StepBoundaries::new(cluster, steps_of(keys)?, victims(keys));
     for _ in 0..RUNS {
         before()?;
         let writer = ConfigMapWriter::at_the_router(cluster, host, keys)?;
@@ -353,6 +362,7 @@ mod tests {
     use std::collections::BTreeSet;
 
     use super::*;
+    use crate::struck::boundaries;
 
     #[test]
     fn each_rotation_has_steps_and_ends_with_the_last_one() {
@@ -370,6 +380,23 @@ mod tests {
             assert_eq!(different.len(), steps.len(), "{keys}: {steps:?}");
             assert_eq!(steps.len(), number, "{keys}: {steps:?}");
             assert_eq!(steps.last().map(String::as_str), Some(last), "{keys}");
+        }
+    }
+
+    #[test]
+    fn each_stage_of_a_control_plane_has_each_victim() {
+        for stage in ["trust", "sign", "only"] {
+            let step = format!("bootstrap-1-{stage}");
+            let found = ["etcd", "front-proxy", "sa"].map(|keys| {
+                let steps = boundaries(&steps_of(keys).unwrap(), victims(keys));
+                let own = steps.into_iter().find(|one| one.step == step);
+                own.unwrap().victim
+            });
+            let all = victims("etcd");
+            assert!(
+                all.iter().all(|victim| found.contains(victim)),
+                "{step}: {found:?}"
+            );
         }
     }
 
