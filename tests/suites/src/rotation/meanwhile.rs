@@ -5,7 +5,7 @@ use halite_lab::cluster::{CTL, Cluster};
 use halite_lab::host::Host;
 use halite_lab::wait;
 
-use super::{CA, RESTART, command, old_has_left, old_is_refused, under_writes};
+use super::{RESTART, command, old_has_left, old_is_refused, under_writes};
 use crate::cluster::PODS;
 use crate::interrupted::Running;
 use crate::small_disk::SmallDisk;
@@ -80,7 +80,7 @@ fn stopped(cluster: &Cluster) -> Result<()> {
     ensure!(!status.success(), "the rotation succeeded");
     for part in [
         &format!("{WORKERS} ✗"),
-        &format!("{worker}: {CA} (file.managed, "),
+        &format!("✗ {worker}: file.managed {DIRECTORY}/"),
         "No space left on device",
         "ctl certs rotate kubernetes --restart-pods",
     ] {
