@@ -22,12 +22,7 @@ pub struct Bootstrap {
     #[command(flatten)]
     pub key: BackupKey,
     /// The hash of the CA that must have signed the backup, as `ctl backup create` showed it.
-    #[arg(
-        long,
-        value_name = "HASH",
-        alias = "ca-fingerprint",
-        requires = "restore"
-    )]
+    #[arg(long, value_name = "HASH", requires = "restore")]
     pub ca_hash: Option<String>,
     /// Restore a backup without a signature, which earlier versions made.
     #[arg(long, requires = "restore", conflicts_with = "ca_hash")]

@@ -21,6 +21,7 @@ const REMOVED: &[(&str, &str, &str)] = &[
     ("backup create", "--to", "write --out DIRECTORY"),
     ("backup get", "--file", "write --out FILE"),
     ("backup get", "-f", "write --out FILE"),
+    ("bootstrap", "--ca-fingerprint", "write --ca-hash HASH"),
     (
         "etcd defrag",
         "--member",
@@ -39,6 +40,11 @@ const REMOVED: &[(&str, &str, &str)] = &[
         "write --ttl with a unit, such as --ttl 30d",
     ),
     ("registry backup", "--to", "write --out DIRECTORY"),
+    (
+        "registry restore",
+        "--without-damaged",
+        "restore an intact backup: ctl registry verify names the damaged blobs",
+    ),
     ("support", "--file", "write --out FILE"),
     ("support", "-f", "write --out FILE"),
 ];
