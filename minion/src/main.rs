@@ -85,14 +85,14 @@ async fn run(command: Command) -> anyhow::Result<ExitCode> {
                 ExitCode::FAILURE
             });
         }
-        Command::Update { limit } => {
+        Command::Update { timeout } => {
             log(tracing::Level::INFO);
             let paths = update::Paths::of_host(std::env::current_exe()?);
-            let limits = update::UpdateLimits::of_host(limit);
+            let limits = update::UpdateLimits::of_host(timeout);
             if !update::carry_out(&mut update::Systemd, &paths, limits).await? {
                 anyhow::bail!(
                     "the new minion did not reach the master within {}; the previous one runs again",
-                    shown(limit)
+                    shown(timeout)
                 );
             }
             tracing::info!("the new minion has reached the master");

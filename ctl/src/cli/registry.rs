@@ -58,8 +58,8 @@ pub struct Data {
 /// The option of scheduled runs.
 #[derive(Debug, Args)]
 pub struct ReportOption {
-    /// File for the outcome of this run, which `ctl status` shows.
-    #[arg(long)]
+    /// The file for the outcome of this run, which `ctl status` shows.
+    #[arg(long, value_name = "FILE")]
     pub report: Option<PathBuf>,
 }
 

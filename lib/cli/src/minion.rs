@@ -71,7 +71,7 @@ pub enum Command {
     Update {
         /// Time within which the new program must reach the master, for example 30s or 5m.
         #[arg(long, default_value = "1m", value_name = "TIME", value_parser = duration)]
-        limit: Duration,
+        timeout: Duration,
     },
 }
 
@@ -89,19 +89,19 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_limit_of_an_update_has_a_unit() {
-        let limit = |words: &[&str]| {
+    fn the_timeout_of_an_update_has_a_unit() {
+        let timeout = |words: &[&str]| {
             let words = [&["halite-minion", "update"], words].concat();
             match Arguments::try_parse_from(words).map(|arguments| arguments.command) {
-                Ok(Command::Update { limit }) => Ok(limit),
+                Ok(Command::Update { timeout }) => Ok(timeout),
                 Ok(other) => panic!("{other:?}"),
                 Err(error) => Err(error.to_string()),
             }
         };
-        assert_eq!(limit(&[]), Ok(Duration::from_mins(1)));
-        assert_eq!(limit(&["--limit", "30s"]), Ok(Duration::from_secs(30)));
-        assert_eq!(limit(&["--limit", "5m"]), Ok(Duration::from_mins(5)));
-        let error = limit(&["--limit", "60"]).unwrap_err();
+        assert_eq!(timeout(&[]), Ok(Duration::from_mins(1)));
+        assert_eq!(timeout(&["--timeout", "30s"]), Ok(Duration::from_secs(30)));
+        assert_eq!(timeout(&["--timeout", "5m"]), Ok(Duration::from_mins(5)));
+        let error = timeout(&["--timeout", "60"]).unwrap_err();
         assert!(error.contains("a time with its unit"), "{error}");
     }
 }
