@@ -5,6 +5,7 @@ mod program;
 use std::process::ExitCode;
 
 use clap::Parser as _;
+use halite_cli::builder::Cli;
 use halite_terminal::Screen;
 
 /// A command failed, or found missing items.
@@ -13,7 +14,7 @@ const FAILED: u8 = 1;
 const USAGE: u8 = 64;
 
 fn main() -> ExitCode {
-    let cli = match program::Cli::try_parse() {
+    let cli = match Cli::try_parse() {
         Ok(cli) => cli,
         Err(error) => {
             let code = if error.use_stderr() { USAGE } else { 0 };

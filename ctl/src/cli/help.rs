@@ -171,7 +171,8 @@ fn examples(command: &Command, path: &str) -> Vec<String> {
 mod tests {
     use std::collections::BTreeSet;
 
-    use clap::{CommandFactory as _, Parser as _};
+    use clap::CommandFactory as _;
+    use halite_cli::{builder, master, minion};
 
     use super::*;
     use crate::cli::{Cli, command};
@@ -196,34 +197,57 @@ mod tests {
         assert_eq!(grouped, all);
     }
 
-    #[test]
-    fn every_help_text_has_two_examples() {
-        fn check(command: &Command, path: &str) {
-            let mut command = command.clone();
-            let help = command.render_long_help().to_string();
-            let examples = help.split("Examples:\n").nth(1).unwrap_or_default();
-            let count = examples
-                .lines()
-                .filter(|line| line.starts_with("  ctl "))
-                .count();
-            assert!(count >= 2 || path == "ctl", "{path}: {count}\n{help}");
-            let below: Vec<Command> = visible(&command).cloned().collect();
-            for below in below {
-                check(&below, &format!("{path} {}", below.get_name()));
-            }
+    /// Calls `check` with the words of each visible command, and its examples.
+    fn each(command: &Command, path: &str, check: &mut impl FnMut(&str, &[&str])) {
+        let text = command.get_after_help();
+        let text = text.map(ToString::to_string).unwrap_or_default();
+        let examples = text.strip_prefix("Examples:\n").unwrap_or_default();
+        let examples: Vec<&str> = examples.lines().map(str::trim).collect();
+        check(path, &examples);
+        for below in visible(command) {
+            each(below, &format!("{path} {}", below.get_name()), check);
         }
-        check(&command(), "ctl");
+    }
+
+    /// The programs that people run.
+    fn programs() -> [Command; 4] {
+        [
+            command(),
+            builder::Cli::command(),
+            master::Cli::command(),
+            minion::Arguments::command(),
+        ]
     }
 
     #[test]
-    fn every_example_is_valid() {
-        for line in EXAMPLES.lines() {
-            let line = line.split("  #").next().unwrap_or_default();
-            let words = line.split_whitespace().map(|word| word.trim_matches('\''));
-            if let Err(error) = Cli::try_parse_from(words) {
-                panic!("{line}: {error}");
-            }
+    fn every_help_text_has_two_valid_examples() {
+        for program in programs() {
+            let name = program.get_name();
+            each(&program, name, &mut |path, examples| {
+                assert!(examples.len() >= 2 || path == "ctl", "{path}: {examples:?}");
+                for line in examples {
+                    let line = line.split("  #").next().unwrap_or_default();
+                    assert!(line.starts_with(path), "{path}: {line}");
+                    let words = line.split_whitespace().map(|word| word.trim_matches('\''));
+                    let words = words.take_while(|word| *word != "|");
+                    if let Err(error) = program.clone().try_get_matches_from(words) {
+                        panic!("{line}: {error}");
+                    }
+                }
+            });
         }
+    }
+
+    #[test]
+    fn every_line_of_examples_is_in_a_help_text() {
+        let mut shown = BTreeSet::new();
+        each(&command(), "ctl", &mut |_, examples| {
+            shown.extend(examples.iter().map(ToString::to_string));
+        });
+        let lost: Vec<&str> = (EXAMPLES.lines())
+            .filter(|line| !shown.contains(*line))
+            .collect();
+        assert!(lost.is_empty(), "{lost:?}");
     }
 
     #[test]

@@ -3,32 +3,73 @@
 use std::ffi::OsString;
 use std::path::PathBuf;
 
-use clap::{Args, Subcommand};
+use clap::{Args, Parser, Subcommand};
+
+use crate::output::Format;
+
+/// Makes bundles, on a machine with internet access; `ctl bundle` runs it.
+#[derive(Debug, Parser)]
+#[command(
+    name = "halite-builder",
+    version,
+    disable_help_subcommand = true,
+    after_help = "Examples:\n  \
+        halite-builder init site\n  \
+        halite-builder build --out halite.iso --key builder.key"
+)]
+pub struct Cli {
+    /// The format of the output.
+    #[arg(short, long, value_enum, default_value_t = Format::Table, global = true)]
+    pub output: Format,
+    /// The command to run.
+    #[command(subcommand)]
+    pub command: BuilderCommand,
+}
+
+/// The commands of `halite-builder`.
+#[derive(Debug, Subcommand)]
+pub enum BuilderCommand {
+    /// The commands that `ctl bundle` also has.
+    #[command(flatten)]
+    Shared(Builder),
+    /// Lists the unmet requirements of a bundle as JSON, for `ctl bundle verify`.
+    #[command(hide = true)]
+    Missing {
+        /// The directory of the bundle.
+        directory: PathBuf,
+    },
+}
 
 /// The keys that sign an ISO.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Args)]
 pub struct Signing {
-    /// The secret key that signs; may be repeated.
+    /// The secret key that signs the ISO; may be repeated.
     #[arg(long)]
     pub key: Vec<PathBuf>,
-    /// A file with the keys' password; default: prompt for it.
+    /// A file with the password of the keys; default: ask for it.
     #[arg(long)]
     pub password_file: Option<PathBuf>,
-    /// Do not sign: sites accept it only with --allow-unsigned.
+    /// Do not sign the ISO. Sites accept it only with --allow-unsigned.
     #[arg(long, conflicts_with = "key")]
     pub unsigned: bool,
 }
 
-/// The commands of the builder.
+/// The commands of the builder that `ctl bundle` also has. There, other examples replace these.
 #[derive(Debug, Clone, PartialEq, Eq, Subcommand)]
 pub enum Builder {
     /// List what clusters may request from a bundle and which state requests it, what is missing,
     /// and what is never requested.
+    #[command(after_help = "Examples:\n  \
+        halite-builder needs bundle/\n  \
+        halite-builder needs bundle/ -o json")]
     Needs {
-        /// Its directory; default: the directory above this program.
+        /// The directory of the bundle; default: the directory above this program.
         directory: Option<PathBuf>,
     },
     /// Write a recipe to edit: everything that a cluster needs, from its official sources.
+    #[command(after_help = "Examples:\n  \
+        halite-builder init\n  \
+        halite-builder init site --kubernetes v1.36.3")]
     Init {
         /// Directory for the new recipe.yaml.
         #[arg(default_value = ".")]
@@ -46,12 +87,18 @@ pub enum Builder {
     },
     /// Record in a lock file beside the recipe what its items resolve to: sources, digests, sizes,
     /// licences. Existing entries stay unchanged.
+    #[command(after_help = "Examples:\n  \
+        halite-builder lock\n  \
+        halite-builder lock --recipe site/recipe.yaml")]
     Lock {
         /// The recipe.
         #[arg(long, default_value = "recipe.yaml")]
         recipe: PathBuf,
     },
     /// Resolve everything in a recipe again, show what changes, and record it.
+    #[command(after_help = "Examples:\n  \
+        halite-builder update --test\n  \
+        halite-builder update --recipe site/recipe.yaml")]
     Update {
         /// The recipe.
         #[arg(long, default_value = "recipe.yaml")]
@@ -61,6 +108,9 @@ pub enum Builder {
         test: bool,
     },
     /// Build a bundle from its lock file; for an ISO, also seal and sign it.
+    #[command(after_help = "Examples:\n  \
+        halite-builder build --out halite.iso --key builder.key\n  \
+        halite-builder build --out bundle/ --offline")]
     Build {
         /// The recipe.
         #[arg(long, default_value = "recipe.yaml")]
@@ -161,19 +211,14 @@ fn option(name: &str, value: impl Into<OsString>) -> [OsString; 1] {
 
 #[cfg(test)]
 mod tests {
-    use clap::Parser;
-
     use super::*;
-
-    #[derive(Debug, Parser)]
-    struct Program {
-        #[command(subcommand)]
-        command: Builder,
-    }
 
     fn parse(arguments: &[OsString]) -> Builder {
         let all = std::iter::once(OsString::from("halite-builder")).chain(arguments.to_vec());
-        Program::try_parse_from(all).unwrap().command
+        match Cli::try_parse_from(all).unwrap().command {
+            BuilderCommand::Shared(command) => command,
+            other => panic!("{other:?}"),
+        }
     }
 
     #[test]

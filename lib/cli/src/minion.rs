@@ -12,7 +12,13 @@ pub const DEFAULT_PATH: &str = "/etc/halite/minion.yaml";
 
 /// The agent on every managed host.
 #[derive(Debug, Parser)]
-#[command(name = "halite-minion", version)]
+#[command(
+    name = "halite-minion",
+    version,
+    after_help = "Examples:\n  \
+        halite-minion enrol --master 10.0.0.11:4550 --token TOKEN\n  \
+        halite-minion grains"
+)]
 pub struct Arguments {
     /// The command.
     #[command(subcommand)]
@@ -22,54 +28,69 @@ pub struct Arguments {
 /// A command of the minion.
 #[derive(Debug, Subcommand)]
 pub enum Command {
-    /// Keeps the link to the master and carries out its jobs.
+    /// Keep the link to the master and carry out its jobs.
+    #[command(after_help = "Examples:\n  \
+        halite-minion run\n  \
+        halite-minion run --config /srv/halite/minion.yaml")]
     Run {
-        /// Configuration file.
+        /// The configuration file.
         #[arg(long, default_value = DEFAULT_PATH)]
         config: PathBuf,
     },
-    /// Enrols this host: makes a key and gets a certificate for it.
+    /// Enrol this host: make a key and get a certificate for it.
+    #[command(after_help = "Examples:\n  \
+        halite-minion enrol --master 10.0.0.11:4550 --token TOKEN\n  \
+        halite-minion enrol --master 10.0.0.11:4550 --ca-hash HASH --id worker-2")]
     Enrol {
-        /// The master, HOST:PORT.
+        /// The address of the master, HOST:PORT.
         #[arg(long)]
         master: String,
-        /// Token that `ctl` printed; without it an operator must accept the key.
+        /// The token that `ctl token create` printed. Without one, an operator must accept the key.
         #[arg(long, env = "HALITE_TOKEN", hide_env_values = true, default_value = "")]
         token: String,
-        /// SHA-256 of the cluster's CA certificate, if there is no token.
+        /// The SHA-256 of the cluster's CA certificate, if there is no token.
         #[arg(long, default_value = "")]
         ca_hash: String,
-        /// This host's id (default: its name).
+        /// This host's id; default: its name.
         #[arg(long, default_value = "")]
         id: String,
-        /// Enrol again although there is an identity.
+        /// Enrol again even if this host has an identity.
         #[arg(long)]
         force: bool,
-        /// Configuration file; only its state_dir is used here.
+        /// The configuration file; only its `state_dir` is used here.
         #[arg(long, default_value = DEFAULT_PATH)]
         config: PathBuf,
     },
-    /// Applies a low state from a file, without a master.
+    /// Apply a low state from a file, without a master.
+    #[command(after_help = "Examples:\n  \
+        halite-minion apply --low low.json --test\n  \
+        halite-minion apply --low - --blobs blobs")]
     Apply {
         /// Predict only; change nothing.
         #[arg(long)]
         test: bool,
-        /// Low state (JSON); - reads standard input.
+        /// The low state, as JSON; `-` reads standard input.
         #[arg(long)]
         low: PathBuf,
-        /// Directory of the files that the low state refers to, each named by its SHA-256.
+        /// The directory of the files that the low state refers to, each named by its SHA-256.
         #[arg(long)]
         blobs: Option<PathBuf>,
-        /// Output format.
+        /// The format of the output.
         #[arg(short, long, value_enum, default_value_t = Output::Text)]
         output: Output,
     },
-    /// Prints this host's grains as JSON.
+    /// Print this host's grains as JSON.
+    #[command(after_help = "Examples:\n  \
+        halite-minion grains\n  \
+        halite-minion grains | jq .os")]
     Grains,
-    /// Restarts the minion with its new program, and restores this program if the new one does not
+    /// Restart the minion with its new program, and restore this program if the new one does not
     /// reach the master.
+    #[command(after_help = "Examples:\n  \
+        halite-minion update\n  \
+        halite-minion update --timeout 5m")]
     Update {
-        /// Time within which the new program must reach the master, for example 30s or 5m.
+        /// The time within which the new program must reach the master, for example 30s or 5m.
         #[arg(long, default_value = "1m", value_name = "TIME", value_parser = duration)]
         timeout: Duration,
     },

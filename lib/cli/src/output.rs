@@ -1,7 +1,21 @@
-//! Output of programs to a pipe that its reader may close: `halite-minion grains | head`.
+//! Output of programs: its formats, and pipes that their readers may close (`halite-minion grains |
+//! head`).
 
 use std::io;
 use std::io::{ErrorKind, Write};
+
+use clap::ValueEnum;
+
+/// The format of an answer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Format {
+    /// One JSON document.
+    Json,
+    /// One YAML document.
+    Yaml,
+    /// Text and tables for people.
+    Table,
+}
 
 /// The exit code of a program whose reader has gone, as a shell shows it for one that `SIGPIPE` ended.
 ///

@@ -18,25 +18,14 @@ use std::sync::Arc;
 
 use anstream::{AutoStream, ColorChoice};
 use anyhow::Context as _;
-use clap::ValueEnum;
 use halite_cli::output;
+pub use halite_cli::output::Format;
 use halite_document::text::{escape, escape_json};
 use serde_json::Value;
 
 use crate::live::{Live, nowhere, own, size};
 pub use crate::paint::{Paint, visible};
 use crate::paint::{rendered, wrapped};
-
-/// The format of an answer.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum Format {
-    /// One JSON document.
-    Json,
-    /// One YAML document.
-    Yaml,
-    /// Text and tables for people.
-    Table,
-}
 
 /// Standard output and error.
 pub struct Screen {

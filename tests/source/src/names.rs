@@ -22,7 +22,7 @@ const PRESENT: &str = include_str!("vague_names.txt");
 /// only shrink.
 const PRESENT_SHARED: &str = include_str!("shared_names.txt");
 /// Maximum number of lines of both lists.
-const MOST_PRESENT: usize = 38;
+const MOST_PRESENT: usize = 36;
 /// Crates that may define the same public name.
 const SHARED: usize = 2;
 
