@@ -291,8 +291,8 @@ pub enum Command {
     Generate {
         /// A new directory. It gets one directory for each package, with the content of /usr/share.
         directory: PathBuf,
-        /// Write all files to an existing directory such as /usr/local/share. Remove pages that an
-        /// earlier version wrote there and this one does not.
+        /// Write those of this program and of the master to an existing directory such as
+        /// /usr/local/share. Remove pages that an earlier version wrote there and this one does not.
         #[arg(long)]
         installed: bool,
     },

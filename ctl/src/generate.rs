@@ -2,7 +2,7 @@
 //! command lines.
 //!
 //! `ctl` generates them for the daemons, too, so that the minion, which is on every host, does not
-//! contain the generator. A host without `ctl` has no pages.
+//! contain the generator. The state tree has copies of the minion's pages, for hosts without `ctl`.
 
 use std::fs;
 use std::io::ErrorKind;
@@ -16,31 +16,17 @@ use halite_cli::{master, minion};
 use crate::cli::{Shell, command};
 use crate::complete::script;
 
-/// Pages that do not describe a command line, by package and file name.
-const PAGES: &[(&str, &str, &str)] = &[
-    (
-        "halite-master",
-        "halite-master.yaml.5",
-        include_str!("generate/halite-master.yaml.5"),
-    ),
-    (
-        "halite-minion",
-        "halite-minion.yaml.5",
-        include_str!("generate/halite-minion.yaml.5"),
-    ),
-];
-
-/// The programs with pages, each with the section.
-const PROGRAMS: &[(&str, &str)] = &[("ctl", "1"), ("halite-master", "8"), ("halite-minion", "8")];
+/// The programs whose pages are installed with `ctl`, each with the section.
+const INSTALLED: &[(&str, &str)] = &[("ctl", "1"), ("halite-master", "8")];
 
 /// Writes the files into a new directory, with one directory for each package; if `installed`,
-/// writes all into one existing directory.
+/// writes those of `ctl` and the master into one existing directory.
 ///
 /// # Errors
 /// The directory exists already, or a file cannot be written.
 pub fn write(directory: &Path, installed: bool) -> anyhow::Result<()> {
     if installed {
-        for (program, section) in PROGRAMS {
+        for (program, section) in INSTALLED {
             remove_pages(directory, program, section)?;
         }
     } else if directory.exists() {
@@ -54,22 +40,25 @@ pub fn write(directory: &Path, installed: bool) -> anyhow::Result<()> {
         false => directory.join(name),
     };
     pages(&package("halite-ctl"), command(), "1", &[])?;
-    pages(
-        &package("halite-master"),
-        master::Cli::command(),
-        "8",
-        &["halite-master.yaml(5)"],
-    )?;
-    pages(
-        &package("halite-minion"),
-        minion::Arguments::command(),
-        "8",
-        &["halite-minion.yaml(5)"],
-    )?;
-    for (name, page, text) in PAGES {
-        put(&package(name).join("man/man5").join(page), text.as_bytes())?;
+    completions(&package("halite-ctl"))?;
+    let text = include_str!("generate/halite-master.yaml.5");
+    daemon(&package("halite-master"), master::Cli::command(), text)?;
+    if !installed {
+        let text = include_str!("generate/halite-minion.yaml.5");
+        daemon(
+            &package("halite-minion"),
+            minion::Arguments::command(),
+            text,
+        )?;
     }
-    completions(&package("halite-ctl"))
+    Ok(())
+}
+
+/// Writes the pages of a daemon, and the page of its configuration file.
+fn daemon(package: &Path, command: Command, file: &str) -> anyhow::Result<()> {
+    let name = format!("{}.yaml", command.get_name());
+    put(&package.join(format!("man/man5/{name}.5")), file.as_bytes())?;
+    pages(package, command, "8", &[&format!("{name}(5)")])
 }
 
 /// Removes the pages of a program that an earlier version wrote.
@@ -149,7 +138,10 @@ fn put(path: &Path, content: &[u8]) -> anyhow::Result<()> {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
     use std::process::Command;
+
+    use halite_golden::check_golden;
 
     use super::*;
 
@@ -193,8 +185,13 @@ mod tests {
     fn installed_pages_replace_those_of_an_earlier_version_only() {
         let dir = tempfile::tempdir().unwrap();
         let pages = dir.path().join("man");
-        let gone = ["man1/ctl-gone.1", "man8/halite-minion-gone.8"];
-        let foreign = ["man1/ctlx.1", "man1/other.1", "man8/halite-minionx.8"];
+        let gone = ["man1/ctl-gone.1", "man8/halite-master-gone.8"];
+        let foreign = [
+            "man1/ctlx.1",
+            "man1/other.1",
+            "man8/halite-masterx.8",
+            "man8/halite-minion.8",
+        ];
         for name in gone.iter().chain(&foreign) {
             put(&pages.join(name), b"").unwrap();
         }
@@ -203,17 +200,50 @@ mod tests {
             for name in [
                 "man1/ctl-node-add.1",
                 "man5/halite-master.yaml.5",
-                "man5/halite-minion.yaml.5",
                 "man8/halite-master.8",
-                "man8/halite-minion-enrol.8",
+                "man8/halite-master-init.8",
             ] {
                 assert!(pages.join(name).is_file(), "{name}");
             }
+            // They are those of the minion's version.
+            assert_eq!(fs::read(pages.join("man8/halite-minion.8")).unwrap(), b"");
+            assert!(!pages.join("man5/halite-minion.yaml.5").exists());
             assert!(gone.iter().all(|name| !pages.join(name).exists()));
             assert!(foreign.iter().all(|name| pages.join(name).exists()));
         }
         let page = fs::read_to_string(pages.join("man1/ctl-node-add.1")).unwrap();
         assert!(page.contains("Examples"), "{page}");
+    }
+
+    /// The files in the directories `man5` and `man8`, as `man8/NAME`.
+    fn in_sections(directory: &Path) -> BTreeSet<String> {
+        let mut found = BTreeSet::new();
+        for section in ["man5", "man8"] {
+            for entry in fs::read_dir(directory.join(section)).unwrap() {
+                let name = entry.unwrap().file_name();
+                found.insert(format!("{section}/{}", name.to_string_lossy()));
+            }
+        }
+        found
+    }
+
+    #[test]
+    fn the_state_tree_has_the_pages_of_the_minion() {
+        let dir = tempfile::tempdir().unwrap();
+        let out = dir.path().join("share");
+        write(&out, false).unwrap();
+        let generated = out.join("halite-minion/man");
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
+        let tree = root.join("states/tree/halite/services/minion");
+        let list = fs::read_to_string(tree.join("map.jinja")).unwrap();
+        let names = in_sections(&generated);
+        for name in &names {
+            let text = fs::read_to_string(generated.join(name)).unwrap();
+            check_golden(&tree.join(name), &text);
+            assert!(list.contains(&format!("'{name}'")), "{name}: {list}");
+        }
+        assert_eq!(in_sections(&tree), names);
+        assert_eq!(list.matches("/halite-minion").count(), names.len());
     }
 
     #[test]

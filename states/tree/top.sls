@@ -7,6 +7,7 @@ base:
     - match: compound
     - halite.host
     - halite.services.minion
+    - halite.services.minion.pages
 
   'I@halite:node:runs:master:True':
     - match: compound

@@ -4,6 +4,7 @@
     until it is done: after a power cut, a host resumes at its next start. -#}
 {%- from 'halite/map.jinja' import has_master with context %}
 {%- from 'halite/leave/map.jinja' import ctl_pages, mounted_below_own, site_names with context %}
+{%- from 'halite/services/minion/map.jinja' import pages, pages_directory with context %}
 {%- set systemd = '/etc/systemd/system/' %}
 {%- set unit = systemd ~ 'halite-leave.service' %}
 {%- set units = ['halite-minion.service', 'halite-backup.timer', 'halite-backup-verify.timer', 'halite-master.service'] %}
@@ -37,7 +38,7 @@
         ExecStart=-/usr/bin/rmdir --ignore-fail-on-non-empty /var/lib/halite
         ExecStart=-/usr/bin/rmdir --ignore-fail-on-non-empty /srv/halite
         ExecStart=/usr/bin/rm -rf --one-file-system /etc/halite {{ files | join(' ') }}
-        ExecStart=/bin/sh -c "rm -f {{ ctl_pages }}"
+        ExecStart=/bin/sh -c "rm -f{% for page in pages %} {{ pages_directory }}{{ page }}{% endfor %} {{ ctl_pages }}"
         ExecStart=/usr/bin/rm -rf {% for name in units + further %} {{ systemd }}{{ name }}{% endfor %}
         ExecStart=/usr/bin/rm -f {{ unit }} {{ systemd }}multi-user.target.wants/halite-leave.service
         ExecStart=-/usr/bin/systemctl daemon-reload

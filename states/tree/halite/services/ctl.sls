@@ -1,4 +1,5 @@
-{#- `ctl` with its completions and the manual pages of all programs, on hosts where operators or states run it. -#}
+{#- `ctl` with its completions, its manual pages and those of the master, on hosts where operators or
+    states run it. The minion's pages are on every host (halite.services.minion.pages). -#}
 
 /usr/local/bin/ctl:
   file.managed:
@@ -8,8 +9,7 @@
     - mode: '0755'
     - force: True
 
-# The program has them in itself: they are always those of its version. Hosts without `ctl` have
-# no pages.
+# The program has them in itself: they are always those of its version.
 ctl-pages:
   cmd.run:
     - name: /usr/local/bin/ctl generate --installed /usr/local/share

@@ -1,4 +1,4 @@
-//! Completions of names of the cluster, and manual pages, as `ctl` installs them.
+//! Completions of names of the cluster, and manual pages, as states install them.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use crate::ctl_answer;
 
 /// The script, where bash looks for it.
 const SCRIPT: &str = "/usr/local/share/bash-completion/completions/ctl";
-/// Manual pages: of the program, of a command, of the daemons, and of a file.
+/// Manual pages on a host with `ctl`: of the program, of a command, of the daemons, and of a file.
 const PAGES: &[&str] = &[
     "man1/ctl.1",
     "man1/ctl-node-show.1",
@@ -41,6 +41,11 @@ pub(super) fn is_installed(cluster: &Cluster) -> Result<()> {
     for page in PAGES {
         let path = format!("/usr/local/share/man/{page}");
         ensure!(cluster.bootstrap.file(&path).is_file(), "{path} is missing");
+        // The worker has only its minion.
+        ensure!(
+            cluster.worker.file(&path).is_file() == page.contains("minion"),
+            "{path} of {WORKER}"
+        );
     }
     wait::until("the completion of names", SOON, || {
         let hosts = completed(cluster, &["ctl", "node", "show", "wor"])?;
