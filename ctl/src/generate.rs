@@ -1,7 +1,7 @@
 //! Generates the manual pages and shell completions of the packages from the definitions of the
 //! command lines.
 //!
-//! `ctl` generates them for the daemons, too, so that the minion, which is on every host, does not
+//! `ctl` generates them for the other programs, too, so that the minion, which is on every host, does not
 //! contain the generator. The state tree has copies of the minion's pages, for hosts without `ctl`.
 
 use std::fs;
@@ -11,7 +11,7 @@ use std::path::Path;
 use anyhow::{Context as _, bail};
 use clap::{Command, CommandFactory as _};
 use clap_mangen::Man;
-use halite_cli::{master, minion};
+use halite_cli::{builder, master, minion};
 
 use crate::cli::{Shell, command};
 use crate::complete::script;
@@ -44,6 +44,12 @@ pub fn write(directory: &Path, installed: bool) -> anyhow::Result<()> {
     let text = include_str!("generate/halite-master.yaml.5");
     daemon(&package("halite-master"), master::Cli::command(), text)?;
     if !installed {
+        pages(
+            &package("halite-builder"),
+            builder::Cli::command(),
+            "1",
+            &[],
+        )?;
         let text = include_str!("generate/halite-minion.yaml.5");
         daemon(
             &package("halite-minion"),
@@ -153,6 +159,8 @@ mod tests {
         for page in [
             "halite-ctl/man/man1/ctl.1",
             "halite-ctl/man/man1/ctl-bundle-build.1",
+            "halite-builder/man/man1/halite-builder.1",
+            "halite-builder/man/man1/halite-builder-build.1",
             "halite-master/man/man8/halite-master.8",
             "halite-master/man/man8/halite-master-init.8",
             "halite-master/man/man5/halite-master.yaml.5",

@@ -7,12 +7,18 @@ use anyhow::{Context as _, Result};
 use crate::PROGRAMS;
 use crate::archive::Tree;
 
+/// The package with `ctl`.
+pub(crate) const CTL: &str = "halite-ctl";
+
+/// The package with the builder.
+pub(crate) const BUILDER: &str = "halite-builder";
+
 /// The files of a release, on this machine.
 #[derive(Debug)]
 pub(crate) struct Content {
     /// The directory of the programs.
     pub(crate) programs: PathBuf,
-    /// The manual pages and completions of `ctl`, as in `/usr/share`.
+    /// The manual pages and completions, with one directory for each package.
     pub(crate) pages: PathBuf,
     /// The state tree.
     pub(crate) states: PathBuf,
@@ -36,7 +42,9 @@ impl Content {
         }
         tree.folder("states", &self.states)?;
         tree.folder("docs", &self.docs)?;
-        tree.folder("share", &self.pages)?;
+        for package in [CTL, BUILDER] {
+            tree.folder("share", &self.pages.join(package))?;
+        }
         tree.file("sbom-inputs.json", &self.inputs);
         for text in &self.texts {
             let name = text.file_name().and_then(|name| name.to_str());

@@ -144,7 +144,7 @@ impl Sources<'_> {
         line.say("archives and packages");
         let content = Content {
             programs: self.programs.to_owned(),
-            pages: pages.join(packages::CTL),
+            pages,
             states: self.root.join("states/tree"),
             docs,
             inputs: self.inputs.clone(),

@@ -7,13 +7,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context as _, Result};
 use halite_builder::package::{Made, Relation, deb};
 
-use crate::content::Content;
-
-/// The package with `ctl`.
-pub(crate) const CTL: &str = "halite-ctl";
-
-/// The package with the builder.
-const BUILDER: &str = "halite-builder";
+use crate::content::{BUILDER, CTL, Content};
 
 /// The number of the packaging of a version.
 const REVISION: u32 = 1;
@@ -37,8 +31,8 @@ pub(crate) fn write(content: &Content, version: &str, out: &Path) -> Result<()> 
         programs: [(program.0.to_owned(), program.1)].into(),
         files,
     };
-    let pages = ("usr/share".to_owned(), content.pages.clone());
-    let ctl = made(CTL, ("ctl", program("ctl")), [pages].into());
+    let pages = |package: &str| ("usr/share".to_owned(), content.pages.join(package));
+    let ctl = made(CTL, ("ctl", program("ctl")), [pages(CTL)].into());
     let shared = |name: &str, from: &Path| (format!("{SHARED}/{name}"), from.to_owned());
     let bundled = |name: &str| (format!("{PROGRAMS}/{name}"), program(name));
     let files = [
@@ -49,6 +43,7 @@ pub(crate) fn write(content: &Content, version: &str, out: &Path) -> Result<()> 
         shared("states", &content.states),
         shared("docs", &content.docs),
         shared("sbom-inputs.json", &content.inputs),
+        pages(BUILDER),
     ];
     let builder = made(BUILDER, (BUILDER, program(BUILDER)), files.into());
     for made in [ctl, builder] {
@@ -83,8 +78,9 @@ mod tests {
             put(&format!("bin/{program}"), 0o755);
         }
         for file in [
-            "pages/man/man1/ctl.1",
-            "pages/bash-completion/completions/ctl",
+            "pages/halite-builder/man/man1/halite-builder.1",
+            "pages/halite-ctl/man/man1/ctl.1",
+            "pages/halite-ctl/bash-completion/completions/ctl",
             "states/top.sls",
             "docs/index.html",
             "sbom-inputs.json",
@@ -139,6 +135,7 @@ mod tests {
             "./usr/share/halite/docs/index.html",
             "./usr/share/halite/sbom-inputs.json",
             "./usr/share/halite/states/top.sls",
+            "./usr/share/man/man1/halite-builder.1.gz",
         ] {
             assert!(
                 list.lines().any(|line| line.ends_with(file)),
