@@ -1,11 +1,12 @@
 //! An operator's work with a finished cluster: every command in every output format, own states,
-//! secrets that stay secret, mistakes at an enrolment.
+//! secrets that stay secret, the screen of a highstate, mistakes at an enrolment.
 
 mod completion;
 mod following;
 mod kubeconfig;
 mod mistakes;
 mod roles;
+mod screen;
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -42,6 +43,7 @@ pub(super) const TESTS: &[Test<Cluster>] = &[
         name: "operator: roles allow their work and no more",
         run: roles::roles,
     },
+    screen::TEST,
     kubeconfig::TEST,
     mistakes::RESTART,
     mistakes::RETRY,
