@@ -6,7 +6,7 @@ use crate::metrics::METRICS_PORT;
 use crate::registry;
 use crate::view::{API_PORT, BUNDLE_PORT, MASTER_PORT};
 
-/// The ports that other programs use on a host of the master, as in docs/guide/ports.md.
+/// The ports that other programs use on a host that runs the master, as in docs/guide/ports.md.
 const TAKEN: [(u16, &str); 13] = [
     (MASTER_PORT, "the master"),
     (BUNDLE_PORT, "the bundle server"),

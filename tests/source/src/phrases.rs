@@ -11,7 +11,7 @@ use crate::tree;
 /// Patterns without regard to case, and what to write instead.
 const PHRASES: &[(&str, &str)] = &[
     (
-        r"\b(?P<before>\w+ )?(?:is|are|was|were) no (?P<noun>\w+)",
+        r"\b(?P<before>\w+ )?(?:is|are|was|were) no (?P<noun>[{`']?\w+)",
         "is not a …, is invalid",
     ),
     (r"\bof before\b", "previous"),
@@ -21,10 +21,7 @@ const PHRASES: &[(&str, &str)] = &[
         "… waits for",
     ),
     (r"\bis a refusal\b", "is refused"),
-    (
-        r"\bthe hosts? of (?:the|a|its) master\b",
-        "the master's host",
-    ),
+    (r"\bhosts? of (?:the|a|its) master\b", "the master's host"),
     (
         r"\b(?:the|a|its|their|each|every) begin\b",
         "start, beginning",
@@ -163,7 +160,8 @@ fn other_comments_and_documents_are_idiomatic() {
     let patterns = Patterns::new();
     let mut findings = Vec::new();
     let endings = [
-        ".rs", ".md", ".sls", ".j2", ".jinja", ".proto", ".yaml", ".toml", ".txt", ".5",
+        ".rs", ".md", ".sls", ".j2", ".jinja", ".proto", ".yaml", ".toml", ".txt", ".5", ".8",
+        ".sh", ".sql", ".svg", ".html", ".case",
     ];
     for file in tree::files(&endings) {
         if QUOTING.contains(&file.path.as_str()) {

@@ -37,9 +37,9 @@ pub(crate) fn root() -> PathBuf {
 }
 
 /// The endings of the files that rules read.
-const ENDINGS: [&str; 12] = [
-    ".5", ".case", ".j2", ".jinja", ".json", ".md", ".proto", ".rs", ".sls", ".toml", ".txt",
-    ".yaml",
+const ENDINGS: [&str; 17] = [
+    ".5", ".8", ".case", ".html", ".j2", ".jinja", ".json", ".md", ".proto", ".rs", ".sh", ".sls",
+    ".sql", ".svg", ".toml", ".txt", ".yaml",
 ];
 
 /// The files with one of [`ENDINGS`], sorted by path. All rules share them: reading them takes longer than
