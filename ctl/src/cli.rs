@@ -101,7 +101,7 @@ pub fn command() -> clap::Command {
 /// Options of every command, as given on the command line.
 #[derive(Debug, Clone, Args)]
 pub struct GlobalArgs {
-    /// Format of the answer.
+    /// The format of the answer.
     #[arg(short, long, value_enum, default_value_t = Format::Table, global = true)]
     pub output: Format,
     /// The context: one of the clusters in ~/.config/halite/contexts.yaml (`ctl context`).
@@ -121,7 +121,7 @@ pub struct GlobalArgs {
 /// The options of every command, completed from the environment and the context.
 #[derive(Debug, Clone)]
 pub struct Global {
-    /// Format of the answer.
+    /// The format of the answer.
     pub output: Format,
     /// The access to the master, or the reason why the contexts cannot be used: it matters only to a
     /// command that calls the master.
@@ -163,9 +163,9 @@ impl Global {
 pub enum Command {
     /// Make this host the first one of a cluster, or repair it.
     ///
-    /// Run it as root, on a bare host. A host that is in a cluster already is repaired, and loses
-    /// nothing. With --restore, it makes the lost first host of a cluster again from a backup:
-    /// everything is then as at the time of the backup.
+    /// Run it as root, on a bare host. A host that already belongs to a cluster is repaired, and
+    /// loses nothing. With --restore, it recreates the lost first host of a cluster from a backup,
+    /// in the state that the backup has.
     Bootstrap(Bootstrap),
     /// Manage the hosts of the cluster.
     #[command(subcommand)]
@@ -196,8 +196,8 @@ pub enum Command {
     Highstate(Highstate),
     /// Apply SLS files on minions.
     ///
-    /// For a part of the highstate, or for states of your own that top.sls does not assign. What is
-    /// lost depends on the states; --test shows it.
+    /// Use it for a part of the highstate, or for your own states that top.sls does not assign.
+    /// What is lost depends on the states; --test shows it.
     Apply(Apply),
     /// Show the journal of a host: of one unit, or the whole journal. Secrets are hidden as in the
     /// output of jobs.
@@ -206,11 +206,11 @@ pub enum Command {
     Logs(Logs),
     /// Test the connection to minions.
     ///
-    /// A host that does not answer in time makes the exit code 1.
+    /// The exit code is 1 if a host does not answer in time.
     Ping(OnTarget),
     /// Show the grains of minions: facts about their hosts.
     Grains(Grains),
-    /// Show the pillar of a minion. Secrets are references.
+    /// Show the pillar of a minion. Secrets are shown as references.
     Pillar(OneMinion),
     /// Show the files and states of a minion's highstate: each with the place that declares it.
     Render(Render),
@@ -265,13 +265,13 @@ pub enum Command {
     Registry(Registry),
     /// Encrypt and edit the values of secrets.
     ///
-    /// Run it as root on the master's host. The master need not run.
+    /// Run it as root on the master's host. The master does not have to run.
     #[command(subcommand)]
     Secrets(Secrets),
     /// Destroy the cluster: remove everything that Halite put on its hosts, the master's host last.
     Destroy(DestroyCluster),
-    /// Collect diagnostics of all hosts in one archive, without secrets. The Kubernetes
-    /// API need not answer.
+    /// Collect diagnostics of all hosts in one archive, without secrets. It does not need the
+    /// Kubernetes API.
     Support(Support),
     /// Apply SLS files on this host, without a master.
     #[command(subcommand)]

@@ -147,7 +147,7 @@ pub struct Copy {
     /// The CA that signed the servers' certificates (PEM); default: those that this host trusts.
     #[arg(long)]
     pub ca: Option<PathBuf>,
-    /// The SHA-256 of the bundle's manifest.json, which contains the digests of all other files.
+    /// The SHA-256 of the bundle's manifest.json, which has the digests of all other files.
     #[arg(long)]
     pub manifest_sha256: String,
     /// The bundle's directory on this host; the last part of the path is its version.

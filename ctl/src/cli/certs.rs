@@ -13,8 +13,8 @@ pub enum Certs {
     /// List the CAs, the certificates on the hosts, and those of the master and of operators. The
     /// exit code is 1 if one has expired, or if a host does not answer.
     ///
-    /// Each has its end, the CA that signed it, and the actor that renews it: the master, the program
-    /// that uses it (owner), an operator, or none.
+    /// For each, it shows the expiry, the CA that signed it, and the actor that renews it: the
+    /// master, the program that uses it (owner), an operator, or none.
     List {
         /// The hosts: a name, or a pattern such as 'cp-*'. Default: all, with CAs and operators.
         target: Option<String>,
@@ -22,25 +22,26 @@ pub enum Certs {
     /// Renew the certificates on hosts now, due or not.
     ///
     /// Control planes and etcd hosts come first, one after the other, with a check of etcd before
-    /// each; then all others. A certificate of the last day stays, so an interrupted command can be
-    /// repeated. Before the question, it shows how many certificates are made on each host, and which
-    /// programs restart or load them. CAs stay, and so do the certificates that minions, kubelets and
-    /// the master renew themselves.
+    /// each; then all others. A certificate that is less than a day old is kept, so you can repeat
+    /// an interrupted command. Before it asks, the command shows how many certificates each host
+    /// gets, and which programs restart or load them. CAs are kept, and so are the certificates
+    /// that minions, kubelets and the master renew themselves.
     Renew(CertsRenew),
     /// Replace keys or a CA of the cluster on all hosts that use them, in stages, without an interruption.
     ///
-    /// Each stage reaches all of these hosts before the next one begins: they accept the new key, then
-    /// they use it, then the older one leaves. A rotation that was stopped continues from there when
-    /// the command is repeated; one that runs is joined.
+    /// Each stage reaches all of these hosts before the next one starts: they accept the new key,
+    /// then they use it, then they drop the old one. Repeat the command to continue a rotation that
+    /// was stopped, or to join one that is running.
     Rotate(CertsRotate),
     /// Print a certificate request for a CA of your own, which another CA signs as an intermediate.
     ///
-    /// The master makes the key, and no operator sees it. Until a rotation has taken the CA, or it is
-    /// discarded, the command prints a request for the same key again.
+    /// The master makes the key, and no operator sees it. Until a rotation uses the CA, or it is
+    /// discarded, the command always prints a request for the same key.
     Csr(CertsCsr),
-    /// Import a CA of your own, which the next `ctl certs rotate` of its name takes.
+    /// Import a CA of your own, which the next `ctl certs rotate` of that name uses.
     ///
-    /// All problems of the CA are in one report. Nothing changes on any host before the rotation.
+    /// All problems of the CA are reported together. Nothing changes on any host before the
+    /// rotation.
     Import(CertsImport),
 }
 
@@ -132,13 +133,13 @@ fn importable(text: &str) -> Result<String, NotImportable> {
 /// Keys that `ctl certs rotate` replaces.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum RotatedKeys {
-    /// The key that encrypts Secrets in etcd. Also begins the encryption of a cluster that runs.
+    /// The key that encrypts Secrets in etcd. Also starts the encryption in a running cluster.
     Encryption,
     /// The CA of the Kubernetes API, kubelets and kubeconfigs.
     Kubernetes,
     /// The CA of etcd's members and their clients.
     Etcd,
-    /// The CA with which the API server proves itself to aggregated API servers.
+    /// The CA with which the API server authenticates itself to aggregated API servers.
     FrontProxy,
     /// The key pair that signs tokens of service accounts.
     Sa,

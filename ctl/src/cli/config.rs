@@ -7,7 +7,7 @@ use clap::{Args, Subcommand};
 /// `ctl config`.
 #[derive(Debug, Subcommand)]
 pub enum Config {
-    /// Ask what a new cluster needs, and write cluster.yaml and the document of the first host.
+    /// Ask for what a new cluster needs, and write cluster.yaml and the document of the first host.
     /// Nothing is written before the last answer.
     Wizard(ConfigWizard),
     /// Print an example of a cluster document, with comments.
@@ -27,7 +27,7 @@ pub enum Config {
 /// `ctl config wizard`.
 #[derive(Debug, Args)]
 pub struct ConfigWizard {
-    /// The directory that gets cluster.yaml and nodes/NAME.yaml.
+    /// The directory for cluster.yaml and nodes/NAME.yaml.
     #[arg(long, value_name = "DIRECTORY", default_value = ".")]
     pub out: PathBuf,
     /// Take the answers from this file instead of asking: YAML, one `PATH: VALUE` for each answer,
@@ -38,14 +38,14 @@ pub struct ConfigWizard {
     /// this host.
     #[arg(long, value_name = "FILE")]
     pub grains: Option<PathBuf>,
-    /// The first host is another one: do not compare the answers with this host's addresses.
+    /// The first host is not this one: do not compare the answers with this host's addresses.
     #[arg(long, conflicts_with = "grains")]
     pub other_host: bool,
     /// Check the answers against this bundle, an ISO or a directory; default: the bundle that
     /// contains this program, or that the site uses, or the only ISO beside this program.
     #[arg(long)]
     pub bundle: Option<PathBuf>,
-    /// Replace existing documents without a question.
+    /// Replace existing documents without asking.
     #[arg(long, short)]
     pub yes: bool,
 }

@@ -5,7 +5,7 @@ use clap::{Args, Subcommand};
 /// `ctl context`.
 #[derive(Debug, Subcommand)]
 pub enum Context {
-    /// List the contexts. The current one has a mark.
+    /// List the contexts. The current one is marked.
     List,
     /// Make a context the current one, which commands without --context use.
     Use(NamedContext),

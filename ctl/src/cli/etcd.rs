@@ -11,8 +11,8 @@ pub enum Etcd {
     /// Defragment the databases, one member at a time, the leader last. Also clears the alarm of a
     /// full database.
     Defrag(EtcdDefrag),
-    /// Without a quorum: make a cluster of the last healthy member. The other members are dropped,
-    /// and data that only they had is lost.
+    /// Make a new cluster of the last healthy member after the quorum was lost. The other members
+    /// are dropped, and data that only they had is lost.
     Recover(EtcdRecover),
 }
 

@@ -24,13 +24,13 @@ pub enum KeyCommand {
     },
     /// Reject a minion's key.
     ///
-    /// The host is cut off: it loses its connection, its tokens, and root's access there as an
-    /// operator. What runs on it stays.
+    /// The host is cut off: it loses its connection, its tokens, and the operator access of its
+    /// root user. Everything that runs on it keeps running.
     Reject(Destroy),
     /// Delete a minion's key.
     ///
     /// The host is cut off, as with `reject`. In addition, jobs that wait for it end, and another
-    /// key may ask for its name.
+    /// key can request its name.
     Delete(Destroy),
 }
 
@@ -39,7 +39,7 @@ pub enum KeyCommand {
 pub struct Destroy {
     /// The minion's id.
     pub id: MinionId,
-    /// Allow this for a connected minion.
+    /// Do it even if the minion is connected.
     #[arg(long, requires = "cluster")]
     pub force: bool,
     /// The cluster's name, to confirm --force.
@@ -55,7 +55,7 @@ pub enum Token {
     /// With it, a new host enrols without further questions, until the token expires or is used up.
     /// `ctl node add` creates its own.
     Create {
-        /// Time for which the token is valid, for example 30m or 24h.
+        /// The time for which the token is valid, for example 30m or 24h.
         #[arg(long, default_value = "24h", value_name = "TIME", value_parser = duration)]
         ttl: Duration,
         /// The number of minions that may use it.
@@ -73,7 +73,7 @@ pub enum Token {
     List,
     /// Revoke a token.
     ///
-    /// No further host can enrol with it. Hosts that have enrolled stay.
+    /// No further host can enrol with it. Hosts that have already enrolled stay.
     Revoke {
         /// The token's id.
         token: String,

@@ -13,8 +13,8 @@ pub struct Kubeconfig {
     /// A command about issued kubeconfigs.
     #[command(subcommand)]
     pub issued: Option<IssuedKubeconfigs>,
-    /// Time for which it is valid, for example 30m or 8h, at most 30 days. It cannot be revoked
-    /// before its end.
+    /// The time for which it is valid, for example 30m or 8h, at most 30 days. It cannot be revoked
+    /// before that.
     #[arg(long, default_value = "8h", value_name = "TIME", value_parser = duration)]
     pub ttl: Duration,
     /// The API server, HOST or HOST:PORT: an address or name in its certificate. Default: the

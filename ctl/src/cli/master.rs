@@ -14,8 +14,9 @@ pub enum Master {
     /// Make this standby the master because the old one is dead. If it is interrupted, run it
     /// again.
     ///
-    /// Run it as root, on the standby. Nothing that was acknowledged is lost if this standby had
-    /// everything; otherwise it is refused, and --force loses what is missing. Tokens become void.
+    /// Run it as root, on the standby. If this standby has everything, nothing that was
+    /// acknowledged is lost. Otherwise it is refused; with --force, the missing changes are lost.
+    /// Tokens become invalid.
     Promote(MasterPromote),
     /// Move the master to a standby, and remove its old host from the cluster; with --keep, that
     /// host stays as a standby. Nothing that was acknowledged is lost. If it is interrupted, run it
@@ -29,7 +30,7 @@ pub struct MasterRetire {
     /// The host to retire as master; default: the one whose move was interrupted, or else the
     /// master's host.
     pub host: Option<NodeName>,
-    /// The standby that takes the master; default: the first by name that has everything.
+    /// The standby that becomes the master; default: the first by name that has everything.
     #[arg(long)]
     pub to: Option<NodeName>,
     /// Do not ask for confirmation.
@@ -41,7 +42,7 @@ pub struct MasterRetire {
     /// Keep the host in the cluster, as a control plane and a standby.
     #[arg(long, conflicts_with_all = ["force", "packages", "wipe_data"])]
     pub keep: bool,
-    /// Remove the host although its vote in etcd is lost with it. Required without --keep.
+    /// Remove the host even though its vote in etcd is lost. Required without --keep.
     #[arg(long, requires = "cluster", required_unless_present_any = ["keep", "test"])]
     pub force: bool,
     /// The cluster's name, to confirm --force.
@@ -62,14 +63,14 @@ pub struct MasterRetire {
 /// `ctl master promote`.
 #[derive(Debug, Args)]
 pub struct MasterPromote {
-    /// Promote although another master answers, whose further changes are lost, or although this
-    /// standby may lack changes, which are lost.
+    /// Promote even if another master answers, or if this standby may lack changes. All changes
+    /// that this standby does not have are lost.
     #[arg(long, requires = "cluster")]
     pub force: bool,
     /// The cluster's name, with --force.
     #[arg(long)]
     pub cluster: Option<String>,
-    /// Only make this host the master's; do not move the other hosts to the new master.
+    /// Only make this host the master; do not move the other hosts to it.
     #[arg(long)]
     pub no_wait: bool,
     /// Show whether the copy is complete, how old it is, and what would be lost; change nothing.

@@ -25,12 +25,12 @@ pub enum Node {
     Show(ShowNode),
     /// Make a node unschedulable.
     ///
-    /// It takes no new pods; those that it has stay.
+    /// It gets no new pods; those that it runs stay.
     Cordon(OneNode),
     /// Make a node unschedulable, and evict its pods. Pods of DaemonSets stay.
     ///
-    /// If something would be lost with an evicted pod, nothing is evicted: the error names the
-    /// pods, and the option that allows the loss.
+    /// If evicting a pod would lose something, no pod is evicted: the error names the pods, and the
+    /// option that allows the loss.
     Drain(NodeDrain),
     /// Make a node schedulable again.
     Uncordon(OneNode),
@@ -39,22 +39,22 @@ pub enum Node {
     Reboot(NodeReboot),
     /// Change a host's roles: give the complete list, for example worker,control-plane,etcd.
     ///
-    /// A role that is not in the list leaves the host, for example with its control plane and its
-    /// member of etcd. The last role that makes the host a Kubernetes node cannot be taken from it:
-    /// remove the host instead.
+    /// A role that is not in the list is removed from the host, for example with its control plane
+    /// and its member of etcd. The last role that makes the host a Kubernetes node cannot be
+    /// removed: remove the host instead.
     Roles(NodeRoles),
     /// Remove a host from the cluster: evict its pods, remove its member of etcd, and remove
     /// everything that Halite put on it.
     ///
-    /// Data of pods and etcd stays on its disks, unless --wipe-data is given, and packages stay,
-    /// unless --packages is. The command says what else would be lost, such as volumes that no
-    /// other host can use, and then requires --force.
+    /// The data of pods and etcd stays on its disks unless you give --wipe-data, and packages stay
+    /// unless you give --packages. If anything else would be lost, such as volumes that no other
+    /// host can use, the command lists it and requires --force.
     Remove(NodeRemove),
-    /// Replace a lost host: remove its remains from the cluster, print the command to run on the
-    /// new host of that name, and wait until its node is Ready.
+    /// Replace a lost host: remove what is left of it from the cluster, print the command to run on
+    /// the new host of that name, and wait until its node is Ready.
     ///
-    /// Only for a host that is gone for good: its key is rejected, and its member of etcd and its
-    /// volumes are lost. If it returns, it stays out.
+    /// Use it only for a host that is lost for good: its key is rejected, and its member of etcd
+    /// and its volumes are lost. If the old host comes back, the cluster does not accept it.
     Replace(NodeReplace),
 }
 
@@ -105,7 +105,7 @@ pub struct NodeRoles {
     /// Show what would change; change nothing.
     #[arg(long)]
     pub test: bool,
-    /// Take the control plane and its member of etcd from the host although a vote is lost with it.
+    /// Remove the control plane and its member of etcd from the host even though a vote is lost.
     #[arg(long, requires = "cluster")]
     pub force: bool,
     /// The cluster's name, to confirm --force.
@@ -144,10 +144,10 @@ pub struct DrainedPods {
     /// Also evict pods with an emptyDir; its content is lost.
     #[arg(long)]
     pub delete_emptydir_data: bool,
-    /// Time for each pod to end, instead of its own grace period, for example 30s.
+    /// The time that each pod has to stop, instead of its own grace period, for example 30s.
     #[arg(long, value_name = "TIME", value_parser = duration_or_zero)]
     pub grace_period: Option<Duration>,
-    /// Time after which the drain fails, for example 5m.
+    /// The time after which the drain fails, for example 5m.
     #[arg(long, default_value = "15m", value_name = "TIME", value_parser = duration)]
     pub timeout: Duration,
 }
@@ -252,7 +252,7 @@ pub struct NodeRemove {
     /// The host is lost; do not contact it.
     #[arg(long)]
     pub dead: bool,
-    /// Remove the host although data or a member of etcd is lost with it.
+    /// Remove the host even though data or a member of etcd is lost with it.
     #[arg(long, requires = "cluster")]
     pub force: bool,
     /// The cluster's name, to confirm --force.

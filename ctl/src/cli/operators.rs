@@ -31,7 +31,7 @@ pub struct OperatorCreate {
     /// everything.
     #[arg(long, value_parser = ["viewer", "deployer", "admin"])]
     pub role: String,
-    /// Time until the certificate expires, in whole days, at most 365d.
+    /// The time until the certificate expires, in whole days, at most 365d.
     #[arg(long, default_value = "90d", value_name = "TIME", value_parser = days)]
     pub ttl: u32,
     /// A new file for the key and the certificates, for --identity. Only its owner can read it.
@@ -59,7 +59,7 @@ pub struct Audit {
     /// The number of lines to show, the newest first.
     #[arg(long, default_value_t = 50)]
     pub limit: u32,
-    /// Show only lines from this time on: 2026-11-23T08:00:00Z, or 2h for two hours ago.
+    /// Show only lines since this time: 2026-11-23T08:00:00Z, or 2h for two hours ago.
     #[arg(long)]
     pub since: Option<String>,
     /// Show only lines before this time.

@@ -17,7 +17,7 @@ pub struct Orchestrate {
 /// A run to start, or to join.
 #[derive(Debug, Args)]
 pub struct NewRun {
-    /// For example `halite.orchestrate.bootstrap`.
+    /// The SLS name of the orchestration, for example `halite.orchestrate.bootstrap`.
     pub sls: String,
     /// Pillar values for this run: KEY=VALUE, or a JSON mapping; may be repeated.
     #[arg(long)]
@@ -38,10 +38,10 @@ pub enum Runs {
         run: JobId,
     },
     /// Cancel a run: a waiting step ends immediately, the job of a step ends as with `ctl job
-    /// cancel`, and no further step starts. Finished steps are kept; the command that started the
-    /// run continues from there.
+    /// cancel`, and no further step starts. Finished steps are kept; repeat the command that
+    /// started the run to continue from there.
     Cancel {
-        /// The run's id, from the line of a step that waits or from `ctl orchestrate list`.
+        /// The run's id, as a waiting step or `ctl orchestrate list` shows it.
         run: JobId,
     },
 }

@@ -47,7 +47,7 @@ pub struct OnTarget {
     pub target: String,
     #[command(flatten)]
     pub kind: TargetKind,
-    /// Time to wait for the answer of a minion, for example 30s; default: the function's timeout.
+    /// The time to wait for a minion's answer, for example 30s; default: the function's timeout.
     #[arg(long, value_name = "TIME", value_parser = duration)]
     pub timeout: Option<Duration>,
 }
@@ -93,7 +93,7 @@ pub struct Applying {
     /// Also show unchanged states.
     #[arg(long, short)]
     pub verbose: bool,
-    /// Time after which the job times out on a minion, for example 5m; default: an hour.
+    /// The time after which the job times out on a minion, for example 5m; default: an hour.
     #[arg(long, value_name = "TIME", value_parser = duration)]
     pub timeout: Option<Duration>,
 }
@@ -145,7 +145,7 @@ pub struct Cmd {
     pub target: String,
     #[command(flatten)]
     pub kind: TargetKind,
-    /// Time to wait for the answer of a minion, for example 30s; default: the function's timeout.
+    /// The time to wait for a minion's answer, for example 30s; default: the function's timeout.
     #[arg(long, value_name = "TIME", value_parser = duration)]
     pub timeout: Option<Duration>,
     /// The command: one argument is a shell line, several are a program and its arguments.

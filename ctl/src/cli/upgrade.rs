@@ -25,14 +25,14 @@ pub struct Upgrade {
 pub enum LastUpgrade {
     /// Show the last upgrade: its state, and the hosts that have the bundle.
     Status,
-    /// Pause the running upgrade before its next host. Its locks are then free, and `ctl status`
-    /// names it until it continues.
+    /// Pause the running upgrade before its next host. It releases its locks, and `ctl status`
+    /// shows it until it continues.
     Pause,
-    /// Return the hosts of an upgrade that has not ended to the previous bundle, in the reverse order.
+    /// Return the hosts of an unfinished upgrade to the previous bundle, in reverse order.
     ///
-    /// This is possible while the cluster still has hosts or objects of the previous bundle, between
-    /// releases with the same minor versions of Kubernetes and etcd. Otherwise only a restored backup
-    /// leads back, and the refusal names it.
+    /// This is possible while the cluster still has hosts or objects of the previous bundle,
+    /// between releases with the same minor versions of Kubernetes and etcd. Otherwise the only way
+    /// back is to restore a backup, and the error names it.
     Back(RunOptions),
     /// Continue the paused upgrade with the same options and the same plan.
     ///
@@ -47,7 +47,8 @@ pub enum LastUpgrade {
 /// A place at which an upgrade pauses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum PausePlace {
-    /// After the hosts of control planes and etcd and the Kubernetes objects, before all other hosts.
+    /// After the control-plane hosts, the etcd hosts and the Kubernetes objects, before all other
+    /// hosts.
     ControlPlane,
 }
 
@@ -59,8 +60,8 @@ pub struct NewUpgrade {
     /// Pause at this place; `ctl upgrade resume` continues.
     #[arg(long, value_name = "PLACE")]
     pub pause_after: Option<PausePlace>,
-    /// Start only if the plan is still this one, which `--test` with the same options has shown; its
-    /// first 12 characters are enough.
+    /// Start only if the plan is still the one with this id, which `--test` with the same options
+    /// has shown; its first 12 characters are enough.
     #[arg(long, value_name = "ID", conflicts_with = "test", value_parser = plan_id)]
     pub plan: Option<String>,
 }
@@ -80,7 +81,7 @@ pub struct RunOptions {
     /// Also evict pods that no controller would recreate; they are lost.
     #[arg(long)]
     pub force: bool,
-    /// Time after which the drain of a host fails, for example 5m.
+    /// The time after which the drain of a host fails, for example 5m.
     #[arg(long, default_value = "15m", value_name = "TIME", value_parser = duration)]
     pub drain_timeout: Duration,
     /// Do not ask for confirmation.
