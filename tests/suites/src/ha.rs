@@ -73,7 +73,7 @@ pub(crate) use losses::{ConfigMapWriter, GAP, at_the_vip, from_the_router, while
 pub use proxies::with_proxies;
 pub use reboot::{behind_the_proxy as rebooted_behind_the_proxy, of_another_holder};
 pub use release::add_release;
-pub(crate) use release::has as has_release;
+pub(crate) use release::{add_release_with_halite, has as has_release};
 pub use retiring::first_host_leaves;
 pub(crate) use standbys::{STANDBYS, wait_for_followers};
 pub use touched::Since;

@@ -44,6 +44,7 @@ mod limits;
 mod lived;
 mod minor;
 mod network;
+mod newer;
 mod older;
 mod operator;
 mod own_manifests;

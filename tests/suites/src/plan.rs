@@ -16,9 +16,9 @@ use crate::test::{Case, cases, sequence};
 use crate::{
     addons, bench, bundle, bundles, cluster, debian, destroy, disaster, enrolment, etcd, external,
     firewall, ha, hardened, health, hosts, iso, keepalived, kills, kubeadm, lab_itself, laws,
-    limits, lived, minor, network, older, operator, own_manifests, packages, preflight, registry,
-    release, repair, repository, roles, rotation, runtime, secret, site_registry, source, support,
-    turns, tutorial, update, usual, versions, vip,
+    limits, lived, minor, network, newer, older, operator, own_manifests, packages, preflight,
+    registry, release, repair, repository, roles, rotation, runtime, secret, site_registry, source,
+    support, turns, tutorial, update, usual, versions, vip,
 };
 
 /// Name of the suites' own lab, which differs from that of a demonstration.
@@ -77,6 +77,7 @@ impl Plan {
                     runtime::site(),
                     turns::site(),
                     older::site(),
+                    newer::site(),
                     debian::site(),
                     debian::newer_site(),
                     lived::site(),

@@ -25,7 +25,7 @@ use crate::ctl_answer;
 use crate::health;
 use crate::test::{Counts, Test};
 
-pub(crate) use self::newer::runs;
+pub(crate) use self::newer::{MASTER, first_host, minions_say, other_programs, runs};
 pub(crate) use self::second::variant_of;
 
 pub(super) const TESTS: &[Test<Cluster>] = &[

@@ -41,7 +41,7 @@ const PROGRAMS: [&str; 3] = ["ctl", "halite-master", MINION];
 const MINION: &str = "halite-minion";
 
 /// Path of the master's program on the first host.
-const MASTER: &str = "/usr/local/bin/halite-master";
+pub(crate) const MASTER: &str = "/usr/local/bin/halite-master";
 
 /// Limit for `ctl bootstrap` to reach the replacement of the master's program: it inspects
 /// documents, host and bundle first.
@@ -79,7 +79,11 @@ fn carry(cluster: &Cluster) -> Result<()> {
     Ok(())
 }
 
-fn other_programs(recipe: &mut Value, work: &Path) -> Result<()> {
+/// Replaces Halite's programs in the lab's recipe by others, which are made in the folder `work`.
+///
+/// # Errors
+/// The recipe lacks a program, or one cannot be made.
+pub(crate) fn other_programs(recipe: &mut Value, work: &Path) -> Result<()> {
     let inputs = recipe["sbom-inputs"]
         .as_str()
         .context("the lab's recipe names no inputs")?;
@@ -136,7 +140,7 @@ pub(crate) fn runs(cluster: &Cluster, host: &Host, program: &str, version: &str)
 }
 
 /// Checks that Halite on the first host comes from that bundle.
-fn first_host(cluster: &Cluster, version: &str) -> Result<()> {
+pub(crate) fn first_host(cluster: &Cluster, version: &str) -> Result<()> {
     let host = &cluster.bootstrap;
     for program in ["halite-master", "halite-minion"] {
         runs(cluster, host, program, version)?;
@@ -149,9 +153,8 @@ fn first_host(cluster: &Cluster, version: &str) -> Result<()> {
     Ok(())
 }
 
-/// Checks that the minions of all hosts have the version of the bundle's minion.
-fn minions_say(cluster: &Cluster, bundle: &str) -> Result<()> {
-    let end = if bundle == VERSION { build::OTHER } else { "" };
+/// Checks that the minions of all hosts have the version of the first bundle's minion, with this end.
+pub(crate) fn minions_say(cluster: &Cluster, end: &str) -> Result<()> {
     let wanted = format!("{FIRST}{end}");
     let status = health::status(cluster)?;
     let nodes = status.nodes;
@@ -227,7 +230,7 @@ fn change_bundle(cluster: &Cluster, version: &str, options: &[&str], cut: bool) 
     runs(cluster, &cluster.worker, "halite-minion", version)?;
     still(cluster, &before)?;
     quiet(cluster)?;
-    minions_say(cluster, version)?;
+    minions_say(cluster, if version == VERSION { build::OTHER } else { "" })?;
     listed(cluster, version, true, cluster.hosts().len())?;
     let problems = problems(cluster)?;
     ensure!(

@@ -16,7 +16,7 @@ use halite_upstream::{ISO, prepare};
 use serde_json::Value;
 
 use super::{BACK, is_complete, same_content};
-use crate::bundles::variant_of;
+use crate::bundles::{other_programs, variant_of};
 use crate::checks::nothing_to_do;
 use crate::image_layout;
 use crate::repair::highstate;
@@ -57,8 +57,29 @@ pub fn add_release(
     version: &str,
     patches: u32,
 ) -> Result<String> {
+    add_later(cluster, from, version, patches, PatchBundle::Kubernetes)
+}
+
+/// The same with another Halite.
+pub(crate) fn add_release_with_halite(
+    cluster: &Cluster,
+    from: &upstream::Release,
+    version: &str,
+    patches: u32,
+) -> Result<String> {
+    let content = PatchBundle::KubernetesAndHalite;
+    add_later(cluster, from, version, patches, content)
+}
+
+fn add_later(
+    cluster: &Cluster,
+    from: &upstream::Release,
+    version: &str,
+    patches: u32,
+    content: PatchBundle,
+) -> Result<String> {
     let kubernetes = later(patches)?;
-    add(cluster, from, version, &kubernetes, PatchBundle::Kubernetes)?;
+    add(cluster, from, version, &kubernetes, content)?;
     Ok(kubernetes)
 }
 
@@ -70,6 +91,8 @@ const BROKEN: &str = "#!/bin/sh\necho 'this kubelet is broken' >&2\nexit 1\n";
 enum PatchBundle {
     /// Another version of Kubernetes.
     Kubernetes,
+    /// Also other programs of Halite.
+    KubernetesAndHalite,
     /// Also another build of etcd's image.
     KubernetesAndEtcd,
     /// Also a kubelet that does not start.
@@ -126,7 +149,10 @@ fn add(
                 package["programs"]["kubelet"] = program.to_string_lossy().into();
             }
         }
-        Ok(())
+        match content {
+            PatchBundle::KubernetesAndHalite => other_programs(recipe, work.path()),
+            _ => Ok(()),
+        }
     })?;
     carry(cluster, &iso)
 }
