@@ -1,6 +1,7 @@
 //! Code blocks of the guide, read from its pages, so that the tests run exactly the text that an
 //! operator reads.
 
+mod upgrades;
 mod walk;
 
 use std::fs;
@@ -11,6 +12,7 @@ use halite_lab::build::source_root;
 use halite_lab::cluster::Cluster;
 use halite_lab::host::Host;
 
+pub(super) use upgrades::upgrade_command;
 pub(super) use walk::{GuideWalk, with_values};
 
 /// The name of the cluster in the lab.

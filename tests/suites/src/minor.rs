@@ -6,9 +6,11 @@ mod declared;
 mod page;
 
 use std::fs;
+use std::process::ExitStatus;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, ensure};
+use halite_api::{UpgradeState, UpgradeStatus};
 use halite_lab::cluster::{Cluster, DOCUMENT};
 use halite_lab::host::Host;
 use halite_lab::layout::{HA, Layout, TWO};
@@ -20,7 +22,8 @@ use serde_json::Value;
 
 use crate::checks::{nothing_to_do, refused};
 use crate::cluster::{PODS, nothing_left};
-use crate::guide::GuideWalk;
+use crate::ctl_answer;
+use crate::guide::{self, GuideWalk};
 use crate::ha::{GAP, at_the_vip, is_complete, upgraded_to_published, while_written};
 use crate::interrupted::Running;
 use crate::kubeadm;
@@ -146,14 +149,15 @@ fn upgraded(cluster: &Cluster) -> Result<Counts> {
     completed(cluster, page, &UPGRADE_TO)
 }
 
-/// The API serves throughout: the virtual address leaves each host before its API server restarts.
+/// The API serves throughout: the virtual address leaves each host before its API server restarts. The
+/// upgrade is paused at its first host.
 fn three_upgraded(cluster: &Cluster) -> Result<Counts> {
     let host = &cluster.bootstrap;
     let mut page = page::walk(host, &OLDER_PATCH)?;
     prepared(cluster, &mut page, &OLDER_PATCH, "objects-ahead")?;
     is_complete(cluster)?;
     let script = page.next(page::UPGRADE)?;
-    let written = at_the_vip(cluster, host, "minor", || run(cluster, &script))?;
+    let written = at_the_vip(cluster, host, "minor", || with_a_pause(cluster, &script))?;
     written.check("an upgrade to the next minor version", GAP)?;
     wait::until("all hosts to serve", PODS, || is_complete(cluster))?;
     completed(cluster, page, &OLDER_PATCH)
@@ -225,26 +229,93 @@ fn completed(cluster: &Cluster, mut page: GuideWalk, newer: &Release) -> Result<
     Ok(Counts::ONE)
 }
 
-/// Upgrades the cluster by the script. As soon as a host has its new API server, that server reaches
-/// the kubelets of all hosts.
+/// Upgrades the cluster by the script.
 fn run(cluster: &Cluster, script: &str) -> Result<()> {
-    let began = Instant::now();
     fs::write(cluster.bootstrap.file(SCRIPT), script)?;
-    let mut running = Running::start(&cluster.bootstrap, &["sh", SCRIPT])?;
+    let (status, said) = followed(cluster, &["sh", SCRIPT], |_| Ok(()))?;
+    ensure!(status.success(), "the upgrade: {said}");
+    Ok(())
+}
+
+/// The same with a pause, which begins when the first host has its new API server: that host gets the
+/// whole bundle, and no other host changes. The lock of etcd's members is free then, and only a backup
+/// leads back. The command that continues completes the upgrade.
+fn with_a_pause(cluster: &Cluster, script: &str) -> Result<()> {
+    let (host, to) = (&cluster.bootstrap, OLDER_PATCH);
+    let (first, bundle) = (host.spec.name.as_str(), to.bundle());
+    fs::write(host.file(SCRIPT), script)?;
+    let pause = guide::upgrade_command("ctl upgrade pause", &bundle, &[])?;
+    let has_api_server = format!("  {first}-control-plane ✓");
+    let (status, said) = followed(cluster, &["sh", SCRIPT], |line| {
+        if line.contains(&has_api_server) {
+            let said = host.run(&pause)?;
+            ensure!(said.contains("pauses before the next host"), "{said}");
+        }
+        Ok(())
+    })?;
+    ensure!(
+        status.code() == Some(1) && said.contains("`ctl upgrade resume` continues it"),
+        "the paused upgrade ended with {status}: {said}"
+    );
+    let status: UpgradeStatus = ctl_answer::of(host, &["upgrade", "status"])?;
+    ensure!(
+        status.state == UpgradeState::Paused && status.done == [first] && status.left.len() == 3,
+        "{status:?}"
+    );
+    for other in cluster.hosts() {
+        if other.spec.name != first {
+            runs(cluster, other, &UPGRADE_FROM)?;
+        }
+    }
+    // The API shows a restarted pod as ready some time after it is.
+    let seen = wait::until("a cluster without failures", PODS, || {
+        host.run(&["ctl", "status"])
+    })?;
+    ensure!(seen.contains("is paused since"), "{seen}");
+    host.run(&["timeout", "120", "ctl", "etcd", "defrag"])?;
+    refused(
+        host,
+        &guide::upgrade_command("ctl upgrade back", &bundle, &["--yes"])?,
+        &[
+            &format!(
+                "the API server of {first} has got Kubernetes {}",
+                to.kubernetes
+            ),
+            "cannot be downgraded to another minor version",
+            "only a restored backup leads back",
+            "the newest one from before the upgrade is",
+            "would be lost",
+        ],
+    )?;
+    let resume = guide::upgrade_command("ctl upgrade resume", &bundle, &["--yes"])?;
+    let (status, said) = followed(cluster, &resume, |_| Ok(()))?;
+    ensure!(status.success(), "the resumed upgrade: {said}");
+    Ok(())
+}
+
+/// Upgrades the cluster by a command, and gives the line of each step that has ended to a function. As
+/// soon as a host has its new API server, that server reaches the kubelets of all hosts.
+fn followed<S: AsRef<str>>(
+    cluster: &Cluster,
+    words: &[S],
+    mut at_end: impl FnMut(&str) -> Result<()>,
+) -> Result<(ExitStatus, String)> {
+    let began = Instant::now();
+    let mut running = Running::start(&cluster.bootstrap, words)?;
     let (mut ended, mut checked) = (0, 0);
     while let Some(line) = running.next_end(ended)? {
         println!("  {}", line.trim());
         ended += 1;
+        at_end(&line)?;
         if line.contains("control-plane ") && !line.contains("images-") {
             reaches_kubelets(cluster)?;
             checked += 1;
         }
     }
     let (status, said) = running.ended(|| Ok(()))?;
-    ensure!(status.success(), "the upgrade: {said}");
     ensure!(checked > 0, "no step `control-plane` was seen: {said}");
     println!("  the upgrade took {} s", began.elapsed().as_secs());
-    Ok(())
+    Ok((status, said))
 }
 
 /// Checks that `kubectl logs` works on each host.

@@ -42,10 +42,29 @@ pub(crate) fn start(cluster: &Cluster) -> Result<()> {
     cluster.kubectl(&["apply", "-f", FILE])?;
     let rollout = ["rollout", "status", "--timeout=120s", "deployment", NAME];
     cluster.kubectl(&rollout)?;
-    let allowed = "--for=jsonpath={.status.disruptionsAllowed}=1";
+    wait_until_allowed(cluster, 1)
+}
+
+/// Waits until so many replicas may be evicted.
+fn wait_until_allowed(cluster: &Cluster, evictions: u32) -> Result<()> {
+    let allowed = format!("--for=jsonpath={{.status.disruptionsAllowed}}={evictions}");
     cluster
-        .kubectl(&["wait", allowed, "--timeout=120s", "pdb", NAME])
+        .kubectl(&["wait", &allowed, "--timeout=120s", "pdb", NAME])
         .map(drop)
+}
+
+/// Does something while the workload has one replica, which no drain may evict. Then it has two again.
+pub(crate) fn while_held<T>(cluster: &Cluster, act: impl FnOnce() -> Result<T>) -> Result<T> {
+    let scaled = |replicas: &str, evictions| {
+        let scale = format!("--replicas={replicas}");
+        cluster.kubectl(&["scale", "deployment", NAME, &scale])?;
+        wait_until_allowed(cluster, evictions)
+    };
+    scaled("1", 0)?;
+    let done = act();
+    // Also after a failure: it would hold each later drain.
+    scaled("2", 1)?;
+    done
 }
 
 /// Deletes the workload.

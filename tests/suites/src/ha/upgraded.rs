@@ -26,6 +26,7 @@ use super::{BACK, is_complete};
 use crate::checks::refused;
 use crate::ctl_answer;
 use crate::firewall;
+use crate::guide;
 use crate::interrupted::steps;
 use crate::struck::{StepBoundaries, StepVictim};
 use crate::test::{Counts, Test};
@@ -108,7 +109,9 @@ pub(crate) fn to_published(
     let recorded = documents(cluster)?;
     let reason = format!("has Kubernetes {kubernetes}, not {}", from.kubernetes);
     refused(first, &["ctl", "bundle", "use", version], &[&reason])?;
+    two_replicas::start(cluster)?;
     planned(cluster, kubernetes)?;
+    budgets_are_named(cluster, kubernetes)?;
     ensure!(
         documents(cluster)? == recorded,
         "a test wrote into the documents"
@@ -116,7 +119,6 @@ pub(crate) fn to_published(
     release.is_not_on(&["cp-1", "cp-2", "cp-3", "worker-1"])?;
 
     let kept = stays(cluster)?;
-    two_replicas::start(cluster)?;
     let writer = ConfigMapWriter::on_the_worker(cluster, first, "upgrade")?;
     let said = two_replicas::while_one_is_ready(cluster, || {
         firewall::during(cluster, VIP, &MASTER, &[], || {
@@ -205,19 +207,56 @@ fn planned(cluster: &Cluster, kubernetes: &str) -> Result<()> {
     outcome
 }
 
-/// The upgrade pauses when the control planes have the release. Its lock is free then, and the pause
-/// stays visible until it continues with the worker.
+/// The plan names a pod that a budget holds, with its owner, until the budget allows its eviction.
+fn budgets_are_named(cluster: &Cluster, kubernetes: &str) -> Result<()> {
+    let first = &cluster.bootstrap;
+    let held = || -> Result<Vec<String>> {
+        let tested: RunOutcome = ctl_answer::of(first, &["upgrade", kubernetes, "--test"])?;
+        let findings = tested.plan.context("no plan")?.findings.into_iter();
+        let held = findings.filter(|finding| {
+            finding.check == UpgradeCheck::Budgets && finding.severity == UpgradeSeverity::Warning
+        });
+        Ok(held.map(|finding| finding.message).collect())
+    };
+    let name = two_replicas::NAME;
+    let parts = [
+        format!("default/{name}-"),
+        format!(" (Deployment {name}) on "),
+        format!(
+            "cannot be evicted now: the PodDisruptionBudget default/{name} holds it (1 healthy, 1 required)"
+        ),
+    ];
+    let found = two_replicas::while_held(cluster, held)?;
+    ensure!(
+        found
+            .iter()
+            .any(|message| parts.iter().all(|part| message.contains(part))),
+        "the plan has no finding with {parts:?}: {found:?}"
+    );
+    let found = held()?;
+    ensure!(
+        !found.iter().any(|message| message.contains(&parts[0])),
+        "it is still one with two replicas: {found:?}"
+    );
+    Ok(())
+}
+
+/// The upgrade pauses when the control planes have the release, by the commands of the guide. Its lock
+/// is free then, and the pause stays visible until it continues with the worker.
 fn with_a_pause(cluster: &Cluster, release: &Release<'_>) -> Result<String> {
     let first = &cluster.bootstrap;
     let worker = cluster.worker.spec.name.as_str();
-    let words = [&release.upgrade()[..], &["--pause-after", "control-plane"]].concat();
-    let mut said = first.run(&words)?;
+    let of_page = |command| guide::upgrade_command(command, &release.version, &[]);
+    let unasked = |command| guide::upgrade_command(command, &release.version, &["--yes"]);
+    let mut said = first.run(&unasked("ctl upgrade 1.1 --pause-after control-plane")?)?;
     ensure!(said.contains("`ctl upgrade resume` continues it"), "{said}");
     let status: UpgradeStatus = ctl_answer::of(first, &["upgrade", "status"])?;
     ensure!(
         status.state == UpgradeState::Paused && status.left == [worker],
         "{status:?}"
     );
+    let shown = first.run(&of_page("ctl upgrade status")?)?;
+    ensure!(shown.contains(" is paused (by "), "{shown}");
     release.is_not_on(&[worker])?;
     // The objects of the release restart kube-proxy on the control planes at this time.
     let rolled_out = [
@@ -233,7 +272,7 @@ fn with_a_pause(cluster: &Cluster, release: &Release<'_>) -> Result<String> {
     })?;
     ensure!(seen.contains("is paused since"), "{seen}");
     first.run(&["timeout", "120", "ctl", "etcd", "defrag"])?;
-    said += &first.run(&["ctl", "upgrade", "resume", "--yes"])?;
+    said += &first.run(&unasked("ctl upgrade resume")?)?;
     let status: UpgradeStatus = ctl_answer::of(first, &["upgrade", "status"])?;
     ensure!(status.state == UpgradeState::Done, "{status:?}");
     Ok(said)
@@ -285,7 +324,7 @@ fn steps_of_upgrade() -> Result<Vec<String>> {
 }
 
 /// Fails if a drain has left a node that takes no pods.
-fn takes_pods(cluster: &Cluster) -> Result<()> {
+pub(super) fn takes_pods(cluster: &Cluster) -> Result<()> {
     let path = "jsonpath={.items[*].spec.unschedulable}";
     let cordoned = cluster.kubectl(&["get", "nodes", "-o", path])?;
     ensure!(cordoned.trim().is_empty(), "a node is still cordoned");
