@@ -93,6 +93,11 @@ fn is_suite(name: &str) -> bool {
     }
 }
 
+/// Tests whether this is the whole name of a suite's test, without that of the suite.
+pub(crate) fn is_whole(name: &str) -> bool {
+    SUITES.iter().any(|(_, test)| *test == name)
+}
+
 /// Tests whether a path has this module (`a::b`), file, or folder of cases (`pkgrepo.managed/dnf*`).
 fn is_file(path: &str, name: &str) -> bool {
     let place = name.replace("::", "/");
