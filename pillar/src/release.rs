@@ -33,14 +33,21 @@ pub fn minor(kubernetes: &str) -> String {
 /// `v1.36.3` and `v1.35.4`. Another major version follows none.
 #[must_use]
 pub fn is_next_minor(kubernetes: &str, before: &str) -> bool {
+    minors_behind(before, kubernetes) == 1
+}
+
+/// The number of minor versions from one Kubernetes version to a newer one: 1 from `v1.35.4` to
+/// `v1.36.3`. 0 if the other one is not newer, or has another major version.
+#[must_use]
+pub fn minors_behind(kubernetes: &str, newer: &str) -> u64 {
     let numbers = |kubernetes: &str| -> Option<(u64, u64)> {
         let minor = minor(kubernetes);
         let (major, minor) = minor.split_once('.')?;
         Some((major.parse().ok()?, minor.parse().ok()?))
     };
-    match (numbers(kubernetes), numbers(before)) {
-        (Some((major, minor)), Some((same, before))) => major == same && minor == before + 1,
-        _ => false,
+    match (numbers(kubernetes), numbers(newer)) {
+        (Some((major, minor)), Some((same, newer))) if major == same => newer.saturating_sub(minor),
+        _ => 0,
     }
 }
 

@@ -52,7 +52,7 @@ pub struct UpgradePlan {
     /// The number of steps without a recorded time, which the estimate does not contain.
     #[serde(default)]
     pub unknown_steps: usize,
-    /// The findings against the upgrade, errors first; left out if there are none.
+    /// The findings against the upgrade, errors first and `info` last; left out if there are none.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub findings: Vec<UpgradeFinding>,
     /// The open run of an upgrade to this bundle. Absent if there is none.
@@ -88,6 +88,8 @@ words! {
         Error = "error",
         /// It may hold up the run, or something is lost.
         Warning = "warning",
+        /// It concerns a later upgrade, not this one.
+        Info = "info",
     }
 }
 
@@ -98,7 +100,7 @@ words! {
         Budgets = "budgets",
         /// Pods that no controller would recreate.
         Pods = "pods",
-        /// Clients that use an API version which the next Kubernetes does not serve.
+        /// Clients that use a deprecated API version.
         DeprecatedApis = "deprecated-apis",
         /// An upgrade without a backup.
         Backup = "backup",
@@ -112,6 +114,8 @@ words! {
         Hosts = "hosts",
         /// Minions that run another program than their host's bundle has.
         Minions = "minions",
+        /// Kubelets with another version than their host's bundle has.
+        Kubelets = "kubelets",
         /// Packages on hold.
         Packages = "packages",
         /// The states of the next bundle.
@@ -125,10 +129,10 @@ words! {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct UpgradeFinding {
-    /// The weight: `error` or `warning`.
+    /// The weight: `error`, `warning` or `info`.
     pub severity: UpgradeSeverity,
     /// The subject: `budgets`, `pods`, `deprecated-apis`, `backup`, `certificates`, `etcd`, `disk`,
-    /// `hosts`, `minions`, `packages`, `states` or `api`.
+    /// `hosts`, `minions`, `kubelets`, `packages`, `states` or `api`.
     pub check: UpgradeCheck,
     /// The host. Absent if it is about the cluster.
     #[serde(skip_serializing_if = "Option::is_none")]

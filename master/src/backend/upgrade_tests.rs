@@ -5,7 +5,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use halite_api::{UpgradeCheck, UpgradePlan, UpgradeSeverity};
+use halite_core::ca::NAMES;
+use halite_core::clock::{Clock as _, ManualClock};
+use halite_core::init::master_identity;
 use halite_etcd::fake::FakeCluster;
+use halite_fleet::keys::{NewOperator, create_operator};
+use halite_proto::pki::PrivateKey;
 use serde_json::{Value, json};
 
 use super::fixture::{Life, ScriptedMinion, Site};
@@ -114,7 +119,7 @@ fn pods_that_stop_or_hold_up_a_drain_are_findings() {
 }
 
 #[test]
-fn apis_that_the_next_kubernetes_does_not_serve_are_findings() {
+fn deprecated_apis_in_use_are_findings_and_those_that_are_still_served_only_inform() {
     let site = site();
     let sample = |resource: &str, removed: &str| {
         format!(
@@ -122,21 +127,36 @@ fn apis_that_the_next_kubernetes_does_not_serve_are_findings() {
              subresource=\"\",version=\"v1beta1\"}} 1"
         )
     };
-    site.api
-        .metrics
-        .lock()
-        .unwrap()
-        .extend([sample("gone", "1.36"), sample("later", "1.40")]);
+    site.api.metrics.lock().unwrap().extend([
+        sample("endless", ""),
+        sample("gone", "1.36"),
+        sample("later", "1.40"),
+    ]);
     let life = connected(&site);
-    let found = of(&plan(&life, &options()), &UpgradeCheck::DeprecatedApis);
-    let [(severity, message)] = found.try_into().unwrap();
-    assert_eq!(severity, UpgradeSeverity::Warning);
-    assert!(
-        message.starts_with(
-            "clients have requested gone in apps/v1beta1, which Kubernetes 1.36 and later"
-        ) && message.contains("bootstrap-1"),
-        "{message}"
+    let shown = plan(&life, &options());
+    let found = of(&shown, &UpgradeCheck::DeprecatedApis);
+    let severities = found.iter().map(|(severity, _)| severity.as_str());
+    assert_eq!(severities.collect::<Vec<_>>(), ["warning", "info", "info"]);
+    let texts: Vec<&str> = found.iter().map(|(_, message)| message.as_str()).collect();
+    let of_server = "(by the API server on bootstrap-1)";
+    assert_eq!(
+        texts,
+        [
+            format!(
+                "clients have requested gone in apps/v1beta1, which Kubernetes 1.36 and later do not serve {of_server}"
+            ),
+            format!(
+                "clients have requested endless in apps/v1beta1, which is deprecated: Kubernetes 1.36 serves it, and no release \
+                 is announced that does not {of_server}"
+            ),
+            format!(
+                "clients have requested later in apps/v1beta1, which is deprecated: Kubernetes 1.36 serves it, 1.40 and later do \
+                 not {of_server}"
+            ),
+        ]
     );
+    let last = shown.findings.last().unwrap();
+    assert_eq!(last.severity, UpgradeSeverity::Info, "they come last");
     life.kill();
 }
 
@@ -249,6 +269,122 @@ fn certificates_and_space_are_judged_by_the_answers_of_the_hosts() {
         message.starts_with("0 MiB are free for images on worker-1, and all new ones have 100 MiB"),
         "{message}"
     );
+    life.kill();
+}
+
+#[test]
+fn a_certificate_that_ends_meanwhile_names_the_program_that_renews_it() {
+    let site = site();
+    let life = site.live();
+    let soon = halite_core::clock::Clock::now(&halite_core::clock::SystemClock) / 1000 + 3600;
+    let worker = ScriptedMinion::new("worker-1").on(move |job| {
+        let ending = |path: &str| json!({"ends": soon, "begins": 0, "path": path});
+        (job.function == halite_host_reports::health::FUNCTION).then(|| {
+            json!({"certificates": [
+                ending("/etc/halite/pki/metrics.crt"),
+                ending("/etc/kubernetes/pki/apiserver.crt"),
+                ending("/etc/kubernetes/pki/own.crt"),
+                ending("/var/lib/halite/minion/identity.crt"),
+                ending("/var/lib/kubelet/pki/kubelet-client-current.pem")]})
+        })
+    });
+    life.connect(&ScriptedMinion::new("bootstrap-1"));
+    life.connect(&worker);
+    let shown = plan(&life, &options());
+    let own = shown.findings.iter();
+    let own = own.filter(|finding| finding.check == UpgradeCheck::Certificates);
+    let mut found: Vec<(&str, &str)> = own
+        .map(|finding| {
+            let text = finding.message.strip_prefix("on worker-1 the certificate ");
+            let (file, _) = text.unwrap().split_once(' ').unwrap();
+            assert_eq!(
+                finding.message.ends_with(", and 1 more does"),
+                file == "/etc/halite/pki/metrics.crt",
+                "{}",
+                finding.message
+            );
+            (file, finding.remedy.as_str())
+        })
+        .collect();
+    found.sort_unstable();
+    let late = "says why it has not";
+    assert_eq!(
+        found,
+        [
+            (
+                "/etc/halite/pki/metrics.crt",
+                "`ctl certs renew worker-1` renews it"
+            ),
+            (
+                "/etc/kubernetes/pki/own.crt",
+                "Halite does not renew it: replace the file"
+            ),
+            (
+                "/var/lib/halite/minion/identity.crt",
+                &format!(
+                    "halite-minion renews it in its last third; `ctl logs worker-1 halite-minion` {late}"
+                ),
+            ),
+            (
+                "/var/lib/kubelet/pki/kubelet-client-current.pem",
+                &format!("kubelet renews it in its last third; `ctl logs worker-1 kubelet` {late}"),
+            ),
+        ]
+    );
+    life.kill();
+}
+
+#[test]
+fn cas_and_identities_that_end_meanwhile_are_findings() {
+    const DAY: i64 = 24 * 60 * 60 * 1000;
+    let site = site();
+    let clock = Arc::new(ManualClock::at(1_800_000_000_000));
+    let life = site.live_at(clock.clone());
+    for name in ["bootstrap-1", "worker-1"] {
+        life.connect(&ScriptedMinion::new(name));
+    }
+    master_identity(&life.app.config, &life.app.cas, clock.now()).unwrap();
+    let csr_pem = PrivateKey::generate().unwrap().request("alice").unwrap();
+    let alice = NewOperator {
+        name: "alice".to_owned(),
+        role: "viewer".to_owned(),
+        days: 90,
+        csr_pem,
+    };
+    let made = create_operator(&life.app, "root", &alice);
+    life.runtime.block_on(made).unwrap();
+    let found = || {
+        let shown = plan(&life, &options()).findings.into_iter();
+        let own = shown.filter(|finding| finding.check == UpgradeCheck::Certificates);
+        own.map(|finding| {
+            let (what, _) = finding.message.split_once(" ends at ").unwrap();
+            (what.to_owned(), finding.remedy)
+        })
+        .collect::<Vec<_>>()
+    };
+    assert_eq!(found(), []);
+    clock.advance(89 * DAY + DAY / 2);
+    let remedy = "`ctl operator create` with the same name creates the next one";
+    let of_alice = "the certificate of the operator alice".to_owned();
+    assert_eq!(found(), [(of_alice, remedy.to_owned())]);
+    // It has ended before the upgrade.
+    clock.advance(DAY);
+    assert_eq!(found(), []);
+    clock.advance(3559 * DAY + DAY / 4);
+    let ending = found();
+    for ca in NAMES {
+        let expected = (
+            format!("the CA {ca}"),
+            format!("`ctl certs rotate {ca}` replaces it"),
+        );
+        assert!(ending.contains(&expected), "{ca}: {ending:?}");
+    }
+    let of_master = ending
+        .iter()
+        .find(|(what, _)| what.ends_with("of the master"));
+    let (_, remedy) = of_master.unwrap();
+    assert!(remedy.contains("journalctl -u halite-master"), "{remedy}");
+    assert_eq!(ending.len(), NAMES.len() + 1, "{ending:?}");
     life.kill();
 }
 

@@ -1,6 +1,7 @@
 //! `ctl certs list`: the CAs, the identities, and the certificates on the hosts, from the master's
 //! files, its store, and the answers of the minions.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,8 +19,10 @@ use halite_fleet::jobs::target::Target;
 use halite_fleet::jobs::{Jobs, target};
 use halite_fleet::keys;
 use halite_host_reports::health::{HostHealth, Lifetime};
+use halite_names::NodeName;
 use halite_pillar::ca_rotation::RotationStage;
 use halite_pillar::certificates::Renewal;
+use halite_pillar::declaration::Declaration;
 use halite_proto::pki::Inspected;
 use halite_states::certificates::SHIPPED;
 use halite_store::Millis;
@@ -31,9 +34,11 @@ const ALL: &str = "*";
 const DAY: i64 = 24 * 60 * 60;
 /// The CA of an operator who has no certificate of the new CA of identities yet.
 const PREVIOUS: &str = "halite (previous)";
+/// The certificate of a host's minion.
+pub(super) const MINION_IDENTITY: &str = "/var/lib/halite/minion/identity.crt";
 /// The certificates that the programs that use them renew: the minion, and the kubelet.
 const OF_OWNERS: [&str; 2] = [
-    "/var/lib/halite/minion/identity.crt",
+    MINION_IDENTITY,
     "/var/lib/kubelet/pki/kubelet-client-current.pem",
 ];
 /// The certificate that an operator declares if etcd is outside the cluster.
@@ -67,28 +72,44 @@ pub(super) async fn list(
     };
     minions.retain(|minion| declaration.nodes.contains_key(minion.as_str()));
     let answers = jobs.host_health(declaration, LIMIT).await;
+    let mut found = known(app, declaration, &answers).await?;
+    found.hosts.retain(|host| minions.contains(&host.host));
+    minions.retain(|minion| !answers.contains_key(minion.as_str()));
+    found.silent = minions;
+    if expression == ALL {
+        found.prepared = prepared(&app.cas, app.clock.now()).await?;
+    } else {
+        found.authorities.clear();
+        found.identities.clear();
+    }
+    Ok(found)
+}
+
+/// The CAs, the identities, and the certificates on the hosts with these answers.
+///
+/// # Errors
+/// A CA cannot be read, or the store fails.
+pub(super) async fn known(
+    app: &App,
+    declaration: &Declaration,
+    answers: &BTreeMap<NodeName, HostHealth>,
+) -> Result<CertificateList, Refusal> {
     let now = app.clock.now();
     let authorities = authorities(&app.cas, now)?;
     let rules = Rules {
         renew: declaration.cluster.certificates.renew,
         etcd_is_external: declaration.cluster.external_etcd().is_some(),
     };
-    let mut found = CertificateList::default();
-    for host in minions {
-        match answers.get(host.as_str()) {
-            Some(health) => found.hosts.push(HostCertificates {
-                certificates: on_host(health, rules, &authorities, now),
-                host,
-            }),
-            None => found.silent.push(host),
-        }
-    }
-    if expression == ALL {
-        found.identities = identities(app, now).await?;
-        found.authorities = authorities;
-        found.prepared = prepared(&app.cas, now).await?;
-    }
-    Ok(found)
+    let hosts = answers.iter().map(|(host, health)| HostCertificates {
+        host: host.clone().into(),
+        certificates: on_host(health, rules, &authorities, now),
+    });
+    Ok(CertificateList {
+        hosts: hosts.collect(),
+        identities: identities(app, now).await?,
+        authorities,
+        ..CertificateList::default()
+    })
 }
 
 /// The whole days until `ends`, in seconds since the epoch; negative after it.

@@ -5,12 +5,11 @@ use halite_api::{Time, UpgradeState, UpgradeStatus};
 use halite_core::app::App;
 use halite_core::refusal::Refusal;
 use halite_fleet::jobs::Jobs;
+use halite_orchestrate::upgrade_records::{Records, is_back, pillar};
 use halite_orchestrate::{BACK, PLAN, step};
 use halite_states::shipped::UPGRADE;
 use halite_store::{Run, RunStatus, StepStatus};
 use serde_json::{Value, json};
-
-use super::upgrade_records::{Records, is_back, pillar};
 
 /// The values of a run's pillar that a resumed run gets: all but the place of the pause, which was
 /// reached.

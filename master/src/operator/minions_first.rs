@@ -17,7 +17,7 @@ use halite_fleet::jobs::cancel::was_cancelled;
 use halite_fleet::jobs::failure::{failure, succeeded};
 use halite_fleet::jobs::function::MINION_SLS;
 use halite_fleet::jobs::{Jobs, NewJob, target};
-use halite_host_reports::update::{GRAIN, PROGRAM, Reverted};
+use halite_orchestrate::outdated_minions::{Outdated, runs, taken_back};
 use halite_proto::ids::{JobId, MinionId};
 use halite_proto::v1;
 use halite_states::low::RunReturn;
@@ -29,8 +29,6 @@ use tokio_stream::wrappers::ReceiverStream;
 
 use super::silent_hosts;
 
-/// The program's path in a bundle.
-pub(super) const BUNDLED: &str = "bin/halite-minion";
 /// The id of the state there that restarts the minion with the new program, after its return.
 const RESTART: &str = "halite-minion-restart";
 
@@ -48,56 +46,6 @@ const READ: Duration = Duration::from_secs(5);
 const NEWEST: u32 = 50;
 
 const DIFFERS: &str = "the minion differs from the bundle's program";
-
-/// A host whose minion differs from its bundle's program.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Outdated {
-    pub(super) host: MinionId,
-    /// SHA-256 of the program that it runs; `None` if it is too old to report it.
-    pub(super) program: Option<String>,
-    /// SHA-256 of the bundle's program.
-    wanted: String,
-    /// The time of the last update if it was to the bundle's program and was rolled back.
-    pub(super) taken_back: Option<i64>,
-}
-
-/// Returns the minions among these that differ from their bundle's program, by the facts that they
-/// reported when they connected. No minion is asked.
-///
-/// # Errors
-/// The declaration cannot be read, or the store failed.
-pub(super) async fn outdated(jobs: &Jobs, minions: &[MinionId]) -> Result<Vec<Outdated>, Refusal> {
-    let snapshot = jobs.declarations().load().await?;
-    let mut found = Vec::new();
-    for host in minions.iter().filter(|minion| !minion.is_master()) {
-        // An unreadable bundle makes the highstate itself fail.
-        let Some(wanted) = snapshot.bundle_hash(host, BUNDLED) else {
-            continue;
-        };
-        let grains = target::grains(jobs.app(), host).await?;
-        let has_connected = grains.get("id").is_some();
-        if has_connected && !runs(&grains, &wanted) {
-            let reverted = taken_back(&grains).filter(|reverted| reverted.program == wanted);
-            found.push(Outdated {
-                host: host.clone(),
-                program: grains[PROGRAM].as_str().map(str::to_owned),
-                wanted,
-                taken_back: reverted.map(|reverted| reverted.time),
-            });
-        }
-    }
-    Ok(found)
-}
-
-/// Returns whether a minion runs this program. A minion too old to report this grain counts as not
-/// running it.
-fn runs(grains: &Value, program: &str) -> bool {
-    grains[PROGRAM] == program
-}
-
-fn taken_back(grains: &Value) -> Option<Reverted> {
-    serde_json::from_value(grains.get(GRAIN)?.clone()).ok()
-}
 
 /// Updates these minions, waits until they have reconnected, and makes the highstate; returns the
 /// events of both jobs, in which only the highstate's end is marked as the last. In test mode no

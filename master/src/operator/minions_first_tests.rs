@@ -1,4 +1,6 @@
 use halite_core::names::minion;
+use halite_host_reports::update::{GRAIN, PROGRAM, Reverted};
+use halite_orchestrate::outdated_minions::BUNDLED;
 use halite_states::low::LowState;
 use halite_store::Facts;
 

@@ -25,7 +25,6 @@ mod silent_hosts;
 pub mod status;
 mod updates;
 mod upgrade;
-mod upgrade_records;
 
 use halite_api::Document;
 use halite_proto::v1;

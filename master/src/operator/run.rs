@@ -10,6 +10,7 @@ use halite_core::refusal::Refusal;
 use halite_fleet::jobs::function::{Function, FunctionSite, RENEW};
 use halite_fleet::jobs::target::Target;
 use halite_fleet::jobs::{Jobs, NewJob, target};
+use halite_orchestrate::outdated_minions::outdated;
 use halite_proto::ids::MinionId;
 use halite_proto::v1::RunRequest;
 use serde_json::{Value, json};
@@ -88,7 +89,7 @@ pub async fn run(
         is_shipped_step: false,
     };
     if function.name == "state.highstate" {
-        let outdated = minions_first::outdated(jobs, &new.minions).await?;
+        let outdated = outdated(jobs, &new.minions).await?;
         if !outdated.is_empty() {
             return minions_first::run(jobs, new, outdated).await;
         }

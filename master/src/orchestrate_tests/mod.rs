@@ -15,6 +15,7 @@ mod fixture;
 mod gates_tests;
 mod hooks_tests;
 mod isolated_tests;
+mod kubelet_findings_tests;
 mod leave_tests;
 mod node_tests;
 mod other_options_tests;

@@ -88,9 +88,11 @@ fn about(seconds: u64) -> String {
 }
 
 fn one(finding: &UpgradeFinding, paint: &Paint) -> String {
-    let mark = match finding.severity {
+    let mark = match &finding.severity {
         UpgradeSeverity::Error => paint.bad("✗"),
-        _ => paint.notable("!"),
+        UpgradeSeverity::Warning => paint.notable("!"),
+        UpgradeSeverity::Info => "·".to_owned(),
+        UpgradeSeverity::Other(word) => word.clone(),
     };
     let message = finding.message.replace('\n', "\n    ");
     let remedy = match finding.remedy.as_str() {
@@ -147,13 +149,19 @@ mod tests {
                 estimate: None,
             },
         ];
-        plan.findings = vec![UpgradeFinding {
-            severity: UpgradeSeverity::Error,
+        let finding = |severity: &str, message: &str, remedy: &str| UpgradeFinding {
+            severity: severity.into(),
             check: UpgradeCheck::Pods,
             host: None,
-            message: "default/bare stops its drain".to_owned(),
-            remedy: "delete the pod".to_owned(),
-        }];
+            message: message.to_owned(),
+            remedy: remedy.to_owned(),
+        };
+        plan.findings = vec![
+            finding("error", "default/bare stops its drain", "delete the pod"),
+            finding("warning", "little space", ""),
+            finding("info", "an API is deprecated", ""),
+            finding("grave", "of a later version", ""),
+        ];
         let paint = Paint { colour: false };
         let text = whole(&plan, &paint);
         let (_, below) = text.split_once('\n').unwrap();
@@ -164,7 +172,10 @@ mod tests {
              \x20           the Kubernetes objects\n\
              \x20           worker-1, worker-2 (drained)\n\
              time        not known: no upgrade is recorded here\n\
-             ✗ default/bare stops its drain; delete the pod\n"
+             ✗ default/bare stops its drain; delete the pod\n\
+             ! little space\n\
+             · an API is deprecated\n\
+             grave of a later version\n"
         );
         plan.estimate = Some(421);
         plan.unknown_steps = 2;

@@ -11,6 +11,7 @@ use halite_core::refusal::Refusal;
 use halite_fleet::jobs::Jobs;
 use halite_names::{BundleVersion, MASTER};
 use halite_orchestrate::refuse_other_direction;
+use halite_orchestrate::upgrade_records::{BundleChange, Records, is_back, pillar};
 use halite_pillar::declaration::Declaration;
 use halite_pillar::release::{is_newer_minor, order};
 use halite_pillar::role::Role;
@@ -19,7 +20,6 @@ use halite_store::{Millis, RunStatus};
 use jiff::Timestamp;
 
 use crate::operator::cluster_backups::newest_before;
-use crate::operator::upgrade_records::{BundleChange, Records, is_back, pillar};
 
 /// The way back.
 pub(super) struct WayBack {

@@ -1,8 +1,7 @@
 //! Findings of an upgrade about members of etcd.
 
 use halite_api::{ClusterStatus, UpgradeCheck, UpgradeFinding, UpgradeSeverity};
-
-use super::against::finding;
+use halite_orchestrate::host_findings::finding;
 
 /// The checks of `ctl health` about etcd that matter to an upgrade.
 const CHECKS: [&str; 5] = [

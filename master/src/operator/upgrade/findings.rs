@@ -1,20 +1,18 @@
 //! Findings against an upgrade, before anything changes. Whatever would certainly stop the run is an
-//! error; whatever may hold it up, or loses something, is a warning.
+//! error; whatever may hold it up, or loses something, is a warning; whatever concerns only a later
+//! upgrade is an information.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use halite_api::{UpgradeCheck, UpgradeFinding, UpgradeSeverity};
-use halite_core::clock::rfc3339;
 use halite_core::refusal::Refusal;
+use halite_orchestrate::host_findings::{Against, finding, holds, kubelets, minions};
 use halite_pillar::role::Role;
 use serde_json::Value;
 
-use super::against::{Against, finding, from_health};
-use super::{etcd, holds, minions, pods, space};
+use super::{certificates, etcd, pods, space};
 use crate::operator::status::{Inspection, inspect};
 
-/// The shortest time ahead, in seconds, for which certificates are judged: an upgrade may be paused.
-const DAY: i64 = 24 * 60 * 60;
 /// The checks of `ctl health` about backups that matter to an upgrade without one.
 const BACKUPS: [&str; 3] = ["backup", "backup-first", "backup-verified"];
 
@@ -28,18 +26,53 @@ pub(super) async fn of(
     states: &BTreeMap<String, String>,
     steps: Option<&Refusal>,
 ) -> Result<Vec<UpgradeFinding>, Refusal> {
-    let inspection = inspect(against.app, against.jobs).await?;
+    let inspection = inspect(against.jobs.app(), against.jobs).await?;
     let mut found = uncompiled(states, steps);
     found.extend(hosts(against));
     found.extend(minions::findings(against).await?);
+    found.extend(kubelets::findings(against, &kubelets_of(&inspection))?);
     found.extend(etcd::findings(&inspection.status));
     found.extend(pods::findings(against, &inspection.status.api).await);
     found.extend(backup(against, &inspection));
-    found.extend(certificates(against, &inspection));
+    found.extend(certificates::findings(against, &inspection).await?);
     found.extend(space::findings(against, &inspection).await?);
-    found.extend(holds::findings(against, &inspection).await?);
-    found.sort_by_key(|finding| finding.severity != UpgradeSeverity::Error);
+    found.extend(holds::findings(against, &inspection.minions).await?);
+    found.sort_by(|a, b| a.severity.cmp(&b.severity));
     Ok(found)
+}
+
+/// Findings of checks of `ctl health`, as warnings.
+fn from_health(
+    inspection: &Inspection,
+    names: &[&str],
+    check: UpgradeCheck,
+) -> Vec<UpgradeFinding> {
+    let checks = inspection.status.health.checks.iter();
+    let own = checks.filter(|result| names.contains(&result.name.as_str()));
+    let found = own.flat_map(|result| &result.findings);
+    found
+        .map(|one| {
+            let host = one.host.as_deref().filter(|host| !host.is_empty());
+            let remedy = one.remedy.clone().unwrap_or_default();
+            finding(
+                UpgradeSeverity::Warning,
+                check.clone(),
+                host,
+                one.message.clone(),
+                remedy,
+            )
+        })
+        .collect()
+}
+
+/// The version of the kubelet of each host that is a Kubernetes node.
+fn kubelets_of(inspection: &Inspection) -> BTreeMap<&str, &str> {
+    let hosts = inspection.status.nodes.iter();
+    let kubelet = hosts.filter_map(|host| {
+        let version = host.kubernetes.as_ref()?.kubelet.as_deref()?;
+        Some((host.name.as_str(), version))
+    });
+    kubelet.collect()
 }
 
 fn hosts(against: &Against<'_>) -> Vec<UpgradeFinding> {
@@ -81,37 +114,6 @@ fn backup(against: &Against<'_>, inspection: &Inspection) -> Vec<UpgradeFinding>
         return Vec::new();
     }
     from_health(inspection, &BACKUPS, UpgradeCheck::Backup)
-}
-
-/// Certificates that end within the estimate, at least within a day.
-fn certificates(against: &Against<'_>, inspection: &Inspection) -> Vec<UpgradeFinding> {
-    let estimate = i64::try_from(against.estimate.unwrap_or_default()).unwrap_or(i64::MAX);
-    let end = (against.app.clock.now() / 1000).saturating_add(estimate.max(DAY));
-    let mut found = Vec::new();
-    for (host, health) in &inspection.minions {
-        let mut ending: Vec<_> = health.certificates.iter().collect();
-        ending.retain(|one| one.ends <= end);
-        let Some(first) = ending.iter().min_by_key(|one| one.ends) else {
-            continue;
-        };
-        let more = match ending.len() {
-            1 => String::new(),
-            all => format!(", and {} more do", all - 1),
-        };
-        let message = format!(
-            "on {host} the certificate {} ends at {}{more}",
-            first.path,
-            rfc3339(first.ends.saturating_mul(1000))
-        );
-        found.push(finding(
-            UpgradeSeverity::Warning,
-            UpgradeCheck::Certificates,
-            Some(host.as_str()),
-            message,
-            format!("`ctl highstate {host}` renews it"),
-        ));
-    }
-    found
 }
 
 /// States that do not compile from the bundle: the run would stop at them.

@@ -1,11 +1,9 @@
 //! `ctl upgrade`: the plan of an upgrade before any change, and the progress of the last one.
 
-mod against;
 mod back;
+mod certificates;
 mod etcd;
 mod findings;
-mod holds;
-mod minions;
 mod pods;
 mod space;
 #[cfg(test)]
@@ -21,7 +19,9 @@ use halite_core::refusal::Refusal;
 use halite_errors::chain;
 use halite_fleet::jobs::Jobs;
 use halite_names::{BundleVersion, BundleVersionError, NodeName};
+use halite_orchestrate::host_findings::Against;
 use halite_orchestrate::host_parts::{OWN_VERSION, host_parts};
+use halite_orchestrate::upgrade_records::Records;
 use halite_orchestrate::usual::usual_steps;
 use halite_orchestrate::{BACK, PLAN, open_upgrade, refuse_other_direction, steps_of};
 use halite_pillar::bundle_facts::SiteBundle;
@@ -29,9 +29,6 @@ use halite_pillar::release::order;
 use halite_proto::pki::sha256_hex;
 use halite_states::shipped::UPGRADE;
 use serde_json::{Map, Value, json};
-
-use self::against::Against;
-use super::upgrade_records::Records;
 
 /// The plan of an upgrade to the bundle that `wanted` names (its version, or that of its
 /// Kubernetes), with the run's values over the pillar in `options`.
@@ -152,7 +149,6 @@ async fn planned(
         .map(|low| turns::of(&low.chunks, &usual));
     let timed = timed.unwrap_or_default();
     let against = Against {
-        app,
         jobs,
         snapshot,
         bundle,

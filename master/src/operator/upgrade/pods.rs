@@ -7,13 +7,9 @@ use std::time::Duration;
 use futures_util::future::join_all;
 use halite_api::{ApiState, UpgradeCheck, UpgradeFinding, UpgradeSeverity};
 use halite_cluster::kubernetes::deprecated::{DeprecatedApi, requested};
-use halite_cluster::kubernetes::drain::Options;
-use halite_cluster::kubernetes::obstacles::{Obstacle, ObstacleReason, obstacles};
 use halite_errors::chain;
+use halite_orchestrate::host_findings::{Against, finding, pods};
 use halite_pillar::release::{minor, order};
-use serde_json::Value;
-
-use super::against::{Against, finding};
 
 /// The time for all pods, and for the metrics of each API server.
 const LIMIT: Duration = Duration::from_secs(20);
@@ -39,55 +35,19 @@ fn unknown(why: &str) -> UpgradeFinding {
 }
 
 async fn pods(against: &Against<'_>) -> Vec<UpgradeFinding> {
-    let drained = against.turns.iter().flat_map(|turn| &turn.drained);
-    // Others are not drained, or stop the run before.
-    let nodes: Vec<String> = drained
-        .filter(|node| against.is_connected(node))
-        .cloned()
-        .collect();
-    let drain = against.options.get("drain");
-    let flag = |name: &str| drain.and_then(|drain| drain.get(name)) == Some(&Value::Bool(true));
-    let options = Options {
-        delete_emptydir_data: flag("delete_emptydir_data"),
-        force: flag("force"),
-        grace_period: None,
-    };
     let api = against.jobs.clusters().api(against.snapshot).await;
     let found = match api {
-        Ok(api) => tokio::time::timeout(LIMIT, obstacles(api.as_ref(), &nodes, &options)).await,
+        Ok(api) => tokio::time::timeout(LIMIT, pods::findings(against, api.as_ref())).await,
         Err(refusal) => return vec![unknown(&refusal.message)],
     };
     match found {
-        Ok(Ok(found)) => found.iter().map(obstacle).collect(),
+        Ok(Ok(found)) => found,
         Ok(Err(error)) => vec![unknown(&chain(&error))],
         Err(_) => vec![unknown(&format!("no answer within {} s", LIMIT.as_secs()))],
     }
 }
 
-fn obstacle(found: &Obstacle) -> UpgradeFinding {
-    let Obstacle {
-        node, pod, owner, ..
-    } = found;
-    let host = Some(node.as_str());
-    match &found.reason {
-        ObstacleReason::Budget(held) => finding(
-            UpgradeSeverity::Warning,
-            UpgradeCheck::Budgets,
-            host,
-            format!("{pod} ({owner}) on {node} cannot be evicted now: {held}"),
-            "scale up the owner, or change the budget",
-        ),
-        ObstacleReason::Flag(reason) => finding(
-            UpgradeSeverity::Error,
-            UpgradeCheck::Pods,
-            host,
-            format!("{pod} ({owner}) on {node} stops its drain: {reason}"),
-            "delete the pod, or let a controller own it",
-        ),
-    }
-}
-
-/// The API versions in use that the next Kubernetes no longer serves.
+/// The deprecated API versions in use.
 async fn apis(against: &Against<'_>) -> Vec<UpgradeFinding> {
     let servers = against.jobs.clusters().servers(against.snapshot).await;
     let servers = servers.unwrap_or_default();
@@ -95,7 +55,6 @@ async fn apis(against: &Against<'_>) -> Vec<UpgradeFinding> {
         let found = tokio::time::timeout(LIMIT, requested(server.api.as_ref())).await;
         (server.host.as_str(), found.ok().and_then(Result::ok))
     });
-    let next = minor(against.kubernetes);
     let (mut silent, mut used): (Vec<&str>, BTreeMap<DeprecatedApi, Vec<&str>>) =
         Default::default();
     for (host, found) in join_all(asked).await {
@@ -103,7 +62,6 @@ async fn apis(against: &Against<'_>) -> Vec<UpgradeFinding> {
             None => silent.push(host),
             Some(all) => all
                 .into_iter()
-                .filter(|api| is_gone(api, &next))
                 .for_each(|api| used.entry(api).or_default().push(host)),
         }
     }
@@ -113,18 +71,42 @@ async fn apis(against: &Against<'_>) -> Vec<UpgradeFinding> {
             silent.join(", ")
         ))
     });
-    let used = used.into_iter().map(|(api, hosts)| {
-        let message = format!(
-            "clients have requested {} in {}, which Kubernetes {} and later do not serve (by the API server on {})",
-            api.resource,
-            api.api_version,
-            api.removed.as_deref().unwrap_or_default(),
-            hosts.join(", ")
-        );
-        let remedy = "the audit log of the API server names the clients; the metric stays until the API server restarts";
-        finding(UpgradeSeverity::Warning, UpgradeCheck::DeprecatedApis, None, message, remedy)
-    });
+    let next = minor(against.kubernetes);
+    let used = used
+        .iter()
+        .map(|(api, hosts)| deprecated(api, &next, &hosts.join(", ")));
     used.chain(silent).collect()
+}
+
+/// The finding about a deprecated API version that clients have requested from the API servers on
+/// these hosts.
+fn deprecated(api: &DeprecatedApi, next: &str, hosts: &str) -> UpgradeFinding {
+    let (severity, end) = match api.removed.as_deref() {
+        Some(removed) if is_gone(api, next) => (
+            UpgradeSeverity::Warning,
+            format!("which Kubernetes {removed} and later do not serve"),
+        ),
+        Some(removed) => (
+            UpgradeSeverity::Info,
+            format!("which is deprecated: Kubernetes {next} serves it, {removed} and later do not"),
+        ),
+        None => (
+            UpgradeSeverity::Info,
+            format!(
+                "which is deprecated: Kubernetes {next} serves it, and no release is announced that does not"
+            ),
+        ),
+    };
+    finding(
+        severity,
+        UpgradeCheck::DeprecatedApis,
+        None,
+        format!(
+            "clients have requested {} in {}, {end} (by the API server on {hosts})",
+            api.resource, api.api_version
+        ),
+        "the audit log of the API server names the clients; the metric stays until the API server restarts",
+    )
 }
 
 /// Returns whether a minor version of Kubernetes no longer serves an API version.

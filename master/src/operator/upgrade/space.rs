@@ -3,10 +3,10 @@
 use halite_api::{UpgradeCheck, UpgradeFinding, UpgradeSeverity};
 use halite_core::refusal::Refusal;
 use halite_host_reports::health::HostHealth;
+use halite_orchestrate::host_findings::{Against, finding};
 use halite_pillar::masters::MasterPart;
 use halite_pillar::role::Role;
 
-use super::against::{Against, finding};
 use crate::operator::status::Inspection;
 
 /// containerd keeps an image compressed and unpacked: less than this multiple of its compressed size

@@ -4,18 +4,19 @@ use std::collections::BTreeMap;
 
 use halite_api::{UpgradeCheck, UpgradeFinding, UpgradeSeverity};
 use halite_core::refusal::Refusal;
+use halite_host_reports::health::HostHealth;
+use halite_names::NodeName;
 use halite_preflight::checks::{held_problem, packages_of};
 
 use super::against::{Against, finding};
-use crate::operator::status::Inspection;
 
 /// The findings about hosts that have reported their holds.
 ///
 /// # Errors
 /// A bundle cannot be read.
-pub(super) async fn findings(
+pub async fn findings(
     against: &Against<'_>,
-    inspection: &Inspection,
+    answers: &BTreeMap<NodeName, HostHealth>,
 ) -> Result<Vec<UpgradeFinding>, Refusal> {
     let declarations = against.jobs.declarations();
     let upgraded = declarations
@@ -25,9 +26,7 @@ pub(super) async fn findings(
     let declaration = upgraded.declaration();
     let mut found = Vec::new();
     for host in against.hosts_that_change() {
-        let (Some(node), Some(health)) =
-            (declaration.nodes.get(host), inspection.minions.get(host))
-        else {
+        let (Some(node), Some(health)) = (declaration.nodes.get(host), answers.get(host)) else {
             continue;
         };
         let gets = packages_of(declaration, node, packages);

@@ -8,7 +8,7 @@ use halite_core::refusal::Refusal;
 use halite_proto::ids::MinionId;
 
 use super::against::{Against, finding};
-use crate::operator::minions_first::{BUNDLED, outdated};
+use crate::outdated_minions::{BUNDLED, outdated};
 
 /// The findings about connected hosts that change, also behind a pause: a resumed run makes no plan.
 /// The minion of a bundle that a run has begun to give causes none: the run that stopped has updated it.
@@ -16,7 +16,7 @@ use crate::operator::minions_first::{BUNDLED, outdated};
 ///
 /// # Errors
 /// The declaration cannot be read, or the store failed.
-pub(super) async fn findings(against: &Against<'_>) -> Result<Vec<UpgradeFinding>, Refusal> {
+pub async fn findings(against: &Against<'_>) -> Result<Vec<UpgradeFinding>, Refusal> {
     let declaration = against.snapshot.declaration();
     let declared = declaration.nodes.keys().map(|name| name.as_str());
     let differ = declared.filter(|host| declaration.bundle_for(host) != Some(against.bundle));

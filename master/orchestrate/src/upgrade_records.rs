@@ -7,13 +7,14 @@ use halite_core::app::App;
 use halite_core::refusal::Refusal;
 use halite_errors::chain;
 use halite_names::{BundleVersion, BundleVersionError, MASTER};
-use halite_orchestrate::BACK;
 use halite_proto::ids::JobId;
 use halite_states::args::Args;
 use halite_states::low::{Chunk, LowState};
 use halite_states::shipped::UPGRADE;
 use halite_store::{Millis, Run, RunStatus, Step, StepStatus};
 use serde_json::{Map, Value};
+
+use super::turn_step::BACK;
 
 /// The newest runs that may belong to an upgrade that has not ended: it may have been repeated often.
 const RUNS: u32 = 100;
@@ -23,31 +24,37 @@ const IMAGES: &str = "halite.images.ahead";
 const API_SERVER: &str = "halite.base.control_plane.running";
 
 /// The values over the pillar of a run.
-pub(super) fn pillar(run: &Run) -> Map<String, Value> {
+#[must_use]
+pub fn pillar(run: &Run) -> Map<String, Value> {
     serde_json::from_str(&run.pillar_json).unwrap_or_default()
 }
 
 /// Returns whether the run with these values over the pillar returns hosts to the previous bundle.
-pub(super) fn is_back(pillar: &Map<String, Value>) -> bool {
+#[must_use]
+pub fn is_back(pillar: &Map<String, Value>) -> bool {
     pillar.get(BACK) == Some(&Value::Bool(true))
 }
 
 /// The changes of hosts since the last upgrade, or return, that has reached all of its hosts.
-#[derive(Default)]
-pub(super) struct Records {
+#[derive(Debug, Default)]
+pub struct Records {
     /// The bundle of the newest upgrade; of the newest one that has changed a host, if one has.
-    pub(super) newest: Option<BundleVersion>,
+    pub newest: Option<BundleVersion>,
     /// The newest first.
     changes: Vec<BundleChange>,
 }
 
 /// A step that has changed hosts, or the objects of the cluster (`master`).
-pub(super) struct BundleChange {
-    pub(super) bundle: BundleVersion,
-    pub(super) is_back: bool,
+#[derive(Debug)]
+pub struct BundleChange {
+    /// The bundle that it gives.
+    pub bundle: BundleVersion,
+    /// It belongs to a return.
+    pub is_back: bool,
     /// It replaces API servers on control planes.
-    pub(super) has_api_server: bool,
-    pub(super) started: Millis,
+    pub has_api_server: bool,
+    /// The time of its start.
+    pub started: Millis,
     /// The minions that it has begun to change.
     begun: BTreeSet<String>,
     /// Those among them that then had the whole bundle.
@@ -59,7 +66,7 @@ impl Records {
     ///
     /// # Errors
     /// The store failed, or a run has a bundle whose version cannot be read.
-    pub(super) async fn read(app: &App) -> Result<Self, Refusal> {
+    pub async fn read(app: &App) -> Result<Self, Refusal> {
         let mut records = Self::default();
         let mut has_ended = false;
         // The bundle of an upgrade that has succeeded without a change: each host had it, so the run with
@@ -105,19 +112,21 @@ impl Records {
     }
 
     /// The changes by upgrades, the newest first.
-    pub(super) fn forward(&self) -> impl Iterator<Item = &BundleChange> {
+    pub fn forward(&self) -> impl Iterator<Item = &BundleChange> {
         self.changes.iter().filter(|change| !change.is_back)
     }
 
     /// The bundles that runs have begun to give.
-    pub(super) fn bundles(&self) -> BTreeSet<BundleVersion> {
+    #[must_use]
+    pub fn bundles(&self) -> BTreeSet<BundleVersion> {
         let bundles = self.changes.iter().map(|change| &change.bundle);
         bundles.cloned().collect()
     }
 
     /// The bundle that the objects of the cluster had before upgrades gave them `from`; `None` if no
     /// record has it.
-    pub(super) fn objects_before(&self, from: &BundleVersion) -> Option<&BundleVersion> {
+    #[must_use]
+    pub fn objects_before(&self, from: &BundleVersion) -> Option<&BundleVersion> {
         let of_objects = self.changes.iter();
         let of_objects = of_objects.filter(|change| change.done.contains(MASTER));
         let mut bundles = of_objects.map(|change| &change.bundle);
@@ -126,7 +135,8 @@ impl Records {
 
     /// The changes to other bundles than `to`, each with the minions that have not got all of `to`
     /// since.
-    pub(super) fn open(&self, to: &BundleVersion) -> Vec<(&BundleChange, BTreeSet<&str>)> {
+    #[must_use]
+    pub fn open(&self, to: &BundleVersion) -> Vec<(&BundleChange, BTreeSet<&str>)> {
         let mut done = BTreeSet::new();
         let mut open = Vec::new();
         for change in &self.changes {
