@@ -210,6 +210,20 @@ pub async fn upgrade_plan(
     document(operator.show(request).await)
 }
 
+/// The plan that was shown with this id, or the start of one, computed again with its options.
+///
+/// # Errors
+/// The master does not know it, does not answer or refuses.
+pub async fn shown_plan(global: &Global, id: &str) -> anyhow::Result<UpgradePlan> {
+    let mut operator = operator(global).await?;
+    let request = v1::ShowRequest {
+        what: "upgrade-shown".to_owned(),
+        target: id.to_owned(),
+        ..v1::ShowRequest::default()
+    };
+    document(operator.show(request).await)
+}
+
 /// The plan of the return from an upgrade that has not ended, with these values over the pillar.
 ///
 /// # Errors

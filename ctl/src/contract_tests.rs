@@ -184,6 +184,13 @@ fn each_document_of_the_master_is_printed() {
             ],
         ),
         (
+            printed::upgrade(&answer("upgrade-shown"), &PLAIN),
+            &[
+                "bundle 0.2.0 with Kubernetes v1.36.3 → 0.3.0",
+                "1 host does not have it yet\n",
+            ],
+        ),
+        (
             printed::upgrade_status(&answer("upgrade-status")),
             &[
                 "to the bundle 0.3.0 is paused (by root)\n",

@@ -56,13 +56,19 @@ pub enum PausePlace {
 #[derive(Debug, Args)]
 pub struct NewUpgrade {
     /// The version of one of the site's bundles, or the Kubernetes version in it (v1.36.4).
-    pub version: String,
+    #[arg(required_unless_present = "plan")]
+    pub version: Option<String>,
     /// Pause at this place; `ctl upgrade resume` continues.
     #[arg(long, value_name = "PLACE")]
     pub pause_after: Option<PausePlace>,
-    /// Start only if the plan is still the one with this id, which `--test` with the same options
-    /// has shown; its first 12 characters are enough.
-    #[arg(long, value_name = "ID", conflicts_with = "test", value_parser = plan_id)]
+    /// Apply the plan that `--test` has shown with this ID, with its version and options, if it still
+    /// holds; its first 12 characters are enough.
+    #[arg(
+        long,
+        value_name = "ID",
+        value_parser = plan_id,
+        conflicts_with_all = ["test", "pause_after", "batch", "no_backup", "no_drain", "force", "drain_timeout"]
+    )]
     pub plan: Option<String>,
 }
 

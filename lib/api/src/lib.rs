@@ -102,6 +102,6 @@ pub use status::{
 };
 pub use time::Time;
 pub use upgrade::{
-    BundleRelease, UpgradeCheck, UpgradeDrain, UpgradeFinding, UpgradeOptions, UpgradePlan,
-    UpgradeSeverity, UpgradeState, UpgradeStatus, UpgradeTurn,
+    BundleRelease, ConfirmedPlan, UpgradeCheck, UpgradeDrain, UpgradeFinding, UpgradeOptions,
+    UpgradePlan, UpgradeSeverity, UpgradeState, UpgradeStatus, UpgradeTurn,
 };

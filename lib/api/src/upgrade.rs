@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use halite_proto::ids::JobId;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 
 use crate::Time;
 use crate::document::document;
@@ -63,6 +63,13 @@ pub struct UpgradePlan {
     /// never connected are left out.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub states: BTreeMap<String, BTreeMap<String, String>>,
+    /// The options with which it was computed.
+    #[serde(default)]
+    pub options: UpgradeOptions,
+    /// The differences from the plan that an operator has named with `ctl upgrade --plan`; left out if
+    /// there are none.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub changed: Vec<String>,
 }
 
 document!(UpgradePlan);
@@ -203,46 +210,118 @@ pub struct UpgradeStatus {
     pub left: Vec<String>,
     /// The options with which it continues. Absent if it is neither paused, stopped nor incomplete.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub options: Option<Map<String, Value>>,
+    pub options: Option<UpgradeOptions>,
 }
 
 document!(UpgradeStatus);
 
-/// The values in [`UpgradeStatus::options`] that have words on the command line. A run that continues gets
-/// all of them unchanged, also those of another version.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
-#[serde(default)]
+/// The options of an upgrade, or of a return.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, rename_all = "camelCase")]
 pub struct UpgradeOptions {
-    /// The hosts that change at the same time: a number, or a percentage such as `25%`.
+    /// The hosts that change at the same time: a number, or a percentage such as `25%`. Absent for the
+    /// default.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub batch: Option<String>,
     /// A backup is made first.
     pub backup: bool,
-    /// The drain of each host; `None` if none is drained.
+    /// The drain of each host. Absent if none is drained.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub drain: Option<UpgradeDrain>,
-    /// The place of a pause.
+    /// The place of a pause: `control-plane`. Absent without one.
+    #[serde(alias = "pause_after", skip_serializing_if = "Option::is_none")]
     pub pause_after: Option<String>,
     /// It is the return to the previous bundle.
     pub back: bool,
+    /// The confirmed plan. Absent in a plan, and if the upgrade continues with another one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub plan: Option<ConfirmedPlan>,
 }
 
 /// The options of the drains of an upgrade.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
-#[serde(default)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, rename_all = "camelCase")]
 pub struct UpgradeDrain {
+    /// Pods with data in an emptyDir are evicted, too.
+    #[serde(alias = "delete_emptydir_data")]
+    pub delete_emptydir_data: bool,
     /// Pods without a controller are evicted, too.
     pub force: bool,
-    /// The time for the eviction, in seconds; `None` for the usual one.
+    /// The time for the eviction, in seconds. Absent for the default.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub timeout: Option<u64>,
+    /// The time for a pod to end, in seconds. Absent for its own grace period.
+    #[serde(alias = "grace_period", skip_serializing_if = "Option::is_none")]
+    pub grace_period: Option<u64>,
+}
+
+/// The plan that an operator has confirmed. The run compares each turn with it.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, rename_all = "camelCase")]
+pub struct ConfirmedPlan {
+    /// Its id.
+    pub id: String,
+    /// The version of the master that computed it.
+    #[serde(alias = "planned_by", skip_serializing_if = "Option::is_none")]
+    pub planned_by: Option<String>,
+    /// For each host a digest of what each SLS declares. Absent if it is not compared.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub states: Option<BTreeMap<String, BTreeMap<String, String>>>,
+    /// The hosts that the stopped upgrade had begun to change, in a return.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub begun: Vec<String>,
+    /// The messages of its findings that are errors.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub errors: Vec<String>,
 }
 
 impl UpgradeOptions {
-    /// Reads the options of a status.
+    /// Reads the options in the pillar of a run.
     ///
     /// # Errors
     /// A value has another form, as it may in another version.
-    pub fn read(options: &Map<String, Value>) -> serde_json::Result<Self> {
-        Self::deserialize(Value::Object(options.clone()))
+    pub fn from_pillar(pillar: &Map<String, Value>) -> serde_json::Result<Self> {
+        Self::deserialize(Value::Object(pillar.clone()))
     }
+
+    /// The values over the pillar of a run to a bundle. Their names are in snake case, as in all
+    /// pillars.
+    #[must_use]
+    pub fn to_pillar(&self, bundle: &str) -> Value {
+        let drain = self.drain.as_ref().map(|drain| {
+            given([
+                ("delete_emptydir_data", json!(drain.delete_emptydir_data)),
+                ("force", json!(drain.force)),
+                ("timeout", json!(drain.timeout)),
+                ("grace_period", json!(drain.grace_period)),
+            ])
+        });
+        let list = |all: &[String]| json!((!all.is_empty()).then_some(all));
+        let plan = self.plan.as_ref().map(|plan| {
+            given([
+                ("id", json!(plan.id)),
+                ("planned_by", json!(plan.planned_by)),
+                ("states", json!(plan.states)),
+                ("begun", list(&plan.begun)),
+                ("errors", list(&plan.errors)),
+            ])
+        });
+        given([
+            ("bundle", json!(bundle)),
+            ("batch", json!(self.batch)),
+            ("backup", json!(self.backup)),
+            ("drain", json!(drain)),
+            ("pause_after", json!(self.pause_after)),
+            ("plan", json!(plan)),
+            ("back", json!(self.back.then_some(true))),
+        ])
+    }
+}
+
+/// A mapping of the values that are not null.
+fn given<const N: usize>(values: [(&str, Value); N]) -> Value {
+    let given = values.into_iter().filter(|(_, value)| !value.is_null());
+    given.map(|(key, value)| (key.to_owned(), value)).collect()
 }
 
 /// A bundle and its Kubernetes.
@@ -253,4 +332,50 @@ pub struct BundleRelease {
     pub bundle: String,
     /// Its Kubernetes.
     pub kubernetes: String,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn options_are_the_same_after_a_way_through_a_pillar() {
+        let options = UpgradeOptions {
+            batch: Some("3".to_owned()),
+            backup: true,
+            drain: Some(UpgradeDrain {
+                delete_emptydir_data: true,
+                force: true,
+                timeout: Some(90),
+                grace_period: Some(5),
+            }),
+            pause_after: Some("control-plane".to_owned()),
+            back: true,
+            plan: Some(ConfirmedPlan {
+                id: "0123".to_owned(),
+                planned_by: Some("1.0".to_owned()),
+                states: Some(BTreeMap::from([("cp-1".to_owned(), BTreeMap::new())])),
+                begun: vec!["cp-1".to_owned()],
+                errors: vec!["a pod".to_owned()],
+            }),
+        };
+        let pillar = options.to_pillar("1.1");
+        assert_eq!(pillar["bundle"], "1.1");
+        for (place, value) in [
+            ("/pause_after", json!("control-plane")),
+            ("/drain/delete_emptydir_data", json!(true)),
+            ("/drain/grace_period", json!(5)),
+            ("/plan/planned_by", json!("1.0")),
+        ] {
+            assert_eq!(pillar.pointer(place), Some(&value), "{place}");
+        }
+        let read = UpgradeOptions::from_pillar(pillar.as_object().unwrap());
+        assert_eq!(read.unwrap(), options);
+        let document = serde_json::to_value(&options).unwrap();
+        assert_eq!(document["pauseAfter"], "control-plane");
+        let read: UpgradeOptions = serde_json::from_value(document).unwrap();
+        assert_eq!(read, options);
+        let none = UpgradeOptions::default().to_pillar("1.1");
+        assert_eq!(none, json!({"bundle": "1.1", "backup": false}));
+    }
 }

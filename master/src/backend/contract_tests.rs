@@ -342,6 +342,15 @@ fn an_upgrade() {
     };
     let plan = life.runtime.block_on(life.backend.show(request)).unwrap();
     check_answer("upgrade-back", &plan);
+    let mut request = upgrade_fixture::upgrade(&life, &options);
+    request.test = true;
+    let id = upgrade_fixture::plan(&life, &options).id;
+    let events = life
+        .runtime
+        .block_on(life.backend.orchestrate("root", request));
+    life.collect(events.unwrap());
+    upgrade_fixture::change_document(&site, "two");
+    check_answer("upgrade-shown", &show(&life, "upgrade-shown", &id));
     life.kill();
 }
 

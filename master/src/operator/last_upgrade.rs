@@ -1,21 +1,15 @@
 //! The progress of the last upgrade, or of the one that is open, from the record of its run and the
 //! bundles of the hosts.
 
-use halite_api::{Time, UpgradeState, UpgradeStatus};
+use halite_api::{Time, UpgradeOptions, UpgradeState, UpgradeStatus};
 use halite_core::app::App;
 use halite_core::refusal::Refusal;
 use halite_fleet::jobs::Jobs;
+use halite_orchestrate::step;
 use halite_orchestrate::upgrade_records::{Records, is_back, pillar};
-use halite_orchestrate::{BACK, PLAN, step};
 use halite_states::shipped::UPGRADE;
 use halite_store::{Run, RunStatus, StepStatus};
-use serde_json::{Value, json};
-
-/// The values of a run's pillar that a resumed run gets: all but the place of the pause, which was
-/// reached.
-const OPTIONS: [&str; 6] = ["bundle", "batch", "backup", "drain", "plan", BACK];
-/// Those with which `ctl upgrade` continues a run that has not reached its end. It makes its own plan.
-const AGAIN: [&str; 6] = ["bundle", "batch", "backup", "drain", "pause_after", BACK];
+use serde_json::Value;
 
 /// The progress of the last upgrade.
 ///
@@ -55,29 +49,38 @@ pub(crate) async fn status(app: &App, jobs: &Jobs) -> Result<UpgradeStatus, Refu
         _ => StepStatus::Failed,
     };
     let at = steps.iter().find(|own| own.status == at).map(step);
-    let kept: Option<&[&str]> = match state {
-        UpgradeState::Paused => Some(&OPTIONS),
-        UpgradeState::Stopped | UpgradeState::Incomplete => Some(&AGAIN),
+    let options = UpgradeOptions::from_pillar(&pillar).map_err(|error| {
+        Refusal::internal(format!(
+            "cannot read the options of the run {}: {error}",
+            run.id
+        ))
+    });
+    let mut options = match state {
+        // The place of the pause was reached.
+        UpgradeState::Paused => Some(UpgradeOptions {
+            pause_after: None,
+            ..options?
+        }),
+        // `ctl upgrade` makes its own plan.
+        UpgradeState::Stopped | UpgradeState::Incomplete => {
+            options.ok().map(|options| UpgradeOptions {
+                plan: None,
+                ..options
+            })
+        }
         _ => None,
     };
-    let mut options = kept.map(|kept| {
-        let mut options = pillar;
-        options.retain(|key, _| kept.contains(&key.as_str()));
-        options
-    });
-    let planned = options.as_mut().and_then(|options| options.get_mut(PLAN));
-    if let Some(begun) = planned.and_then(|plan| plan.get_mut("begun"))
+    let planned = options.as_mut().and_then(|options| options.plan.as_mut());
+    if let Some(plan) = planned
         && let Some(to) = bundle.as_deref().and_then(|bundle| bundle.parse().ok())
     {
         // The hosts that have changed before the pause do not change again.
         let records = Records::read(app).await?;
         let open = records.open(&to);
-        let mut hosts = begun.as_array().cloned().unwrap_or_default();
-        hosts.retain(|host| {
-            let is_begun = |host| open.iter().any(|(_, begun)| begun.contains(host));
-            host.as_str().is_some_and(is_begun)
+        plan.begun.retain(|host| {
+            let mut open = open.iter();
+            open.any(|(_, begun)| begun.contains(host.as_str()))
         });
-        *begun = json!(hosts);
     }
     Ok(UpgradeStatus {
         options,

@@ -72,6 +72,10 @@ pub async fn show(app: &App, jobs: &Jobs, request: &ShowRequest) -> Result<v1::D
             let plan = upgrade::document(app, jobs, &snapshot, wanted, options);
             document(&plan.await?)
         }
+        "upgrade-shown" => {
+            let plan = upgrade::shown_document(app, jobs, &snapshot, &request.target);
+            document(&plan.await?)
+        }
         "upgrade-back" => {
             let plan = upgrade::back_document(app, jobs, &snapshot, &request.pillar_json);
             document(&plan.await?)
@@ -83,7 +87,7 @@ pub async fn show(app: &App, jobs: &Jobs, request: &ShowRequest) -> Result<v1::D
         "files" => document(&files(&compiled(app, &snapshot, request).await?)),
         other => {
             return Err(Refusal::invalid(format!(
-                "cannot show {other:?}; the choices are low, files, pillar, grains, top, leaving, etcd, upgrade, upgrade-back, upgrade-status, certificates, runs and kubeconfigs"
+                "cannot show {other:?}; the choices are low, files, pillar, grains, top, leaving, etcd, upgrade, upgrade-shown, upgrade-back, upgrade-status, certificates, runs and kubeconfigs"
             )));
         }
     })

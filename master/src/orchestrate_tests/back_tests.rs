@@ -203,7 +203,7 @@ fn a_return_that_stops_continues_and_outlives_the_master() {
     assert_eq!(code, 1, "{said}");
     let status = progress(&life);
     assert_eq!((status.state, status.back), (UpgradeState::Stopped, true));
-    assert_eq!(status.options.unwrap()["back"], true);
+    assert!(status.options.unwrap().back);
     life.kill();
     let life = site.live();
     first.journal.lock().unwrap().failing.clear();

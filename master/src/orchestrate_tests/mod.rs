@@ -29,6 +29,7 @@ mod roles_tests;
 mod rotation_hosts_tests;
 mod rotation_tests;
 mod run_tests;
+mod shown_plan_tests;
 mod stall_fixture;
 mod stall_tests;
 pub(crate) mod upgrade_fixture;

@@ -20,8 +20,12 @@ fn has_next(minion: &ScriptedMinion) -> bool {
 
 /// Continues the paused upgrade with its options, as `ctl upgrade resume` does.
 fn resume(life: &Life) -> (i32, String) {
-    let options = progress(life).options.expect("it is paused");
-    orchestrate(life, request(UPGRADE, &Value::Object(options)))
+    let status = progress(life);
+    let (bundle, options) = (
+        status.bundle.unwrap(),
+        status.options.expect("it is paused"),
+    );
+    orchestrate(life, request(UPGRADE, &options.to_pillar(&bundle)))
 }
 
 /// Starts an upgrade, and waits until the first host is in the middle of it.
@@ -132,7 +136,7 @@ fn an_upgrade_pauses_after_the_control_planes_if_it_was_started_so() {
         (status.state, status.paused_by.as_deref()),
         (UpgradeState::Paused, Some("root"))
     );
-    assert!(!status.options.unwrap().contains_key("pause_after"));
+    assert_eq!(status.options.unwrap().pause_after, None);
     // The command itself continues, too.
     let (code, said) = orchestrate(&life, upgrade(&life, &options));
     assert_eq!(code, 0, "{said}");
@@ -252,8 +256,8 @@ fn the_oldest_open_upgrade_is_the_last_one() {
     let stopped = progress(&life);
     assert_eq!(stopped.state, UpgradeState::Stopped);
     assert_eq!(
-        Value::Object(stopped.options.unwrap()),
-        json!({"bundle": NEXT, "batch": "2"})
+        stopped.options.unwrap().to_pillar(NEXT),
+        json!({"bundle": NEXT, "batch": "2", "backup": false})
     );
     put(run(7, RunStatus::Running));
     put(run(8, RunStatus::Running));

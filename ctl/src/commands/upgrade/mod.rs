@@ -3,20 +3,18 @@
 mod plan;
 mod progress;
 
-use std::collections::BTreeMap;
-
 use anyhow::bail;
-use halite_api::{RunOutcome, UpgradePlan, UpgradeSeverity, to_value};
+use halite_api::{
+    ConfirmedPlan, RunOutcome, UpgradeDrain, UpgradeOptions, UpgradePlan, UpgradeSeverity, to_value,
+};
 use halite_proto::v1;
 use halite_states::shipped::UPGRADE;
-use serde::Serialize;
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use crate::FAILED;
 use crate::cli::{Global, LastUpgrade, NewUpgrade, RunOptions, Upgrade};
 use crate::client;
 use crate::commands::again::CommandLine;
-use crate::commands::node_drain::DrainOptions;
 use crate::confirm::confirmed;
 use crate::finished_run::FinishedRun;
 use crate::orchestration_watch::{print_outcome, run_orchestration, success_of};
@@ -52,27 +50,59 @@ async fn upgrade(
     (args, run): (&NewUpgrade, &RunOptions),
     screen: &mut Screen,
 ) -> anyhow::Result<u8> {
-    let mut pillar = new_pillar(args, run, &args.version);
-    let plan = client::upgrade_plan(global, &args.version, json!(pillar).to_string()).await?;
+    if let Some(id) = &args.plan {
+        return apply_shown(global, (id, args.version.as_deref()), run, screen).await;
+    }
+    let version = args.version.as_deref().unwrap_or_default();
+    let options = new_options(args, run);
+    let pillar = options.to_pillar(version).to_string();
+    let plan = client::upgrade_plan(global, version, pillar).await?;
     let paint = screen.paint();
     screen.note(plan::whole(&plan, &paint).trim_end());
-    if let Some(wanted) = &args.plan {
-        still_holds(wanted, &plan)?;
-    }
-    let bundle = plan.bundle.clone();
-    pillar.bundle = &bundle;
-    let again = again(args, run).text();
-    carry_out(global, (run, pillar), plan, &again, screen).await
+    let again = again(version, args, run).text();
+    carry_out(global, (run, options), plan, &again, screen).await
 }
 
-/// Refuses a plan that is not the one that the operator has read, and of which `wanted` is the start
-/// of the id.
-fn still_holds(wanted: &str, plan: &UpgradePlan) -> anyhow::Result<()> {
-    if !plan.id.starts_with(wanted) {
+/// Starts the upgrade of a plan that was shown, with its options; `id` may be the start of the plan's.
+async fn apply_shown(
+    global: &Global,
+    (id, version): (&str, Option<&str>),
+    run: &RunOptions,
+    screen: &mut Screen,
+) -> anyhow::Result<u8> {
+    let plan = client::shown_plan(global, id).await?;
+    let again = progress::again(&plan.bundle, &plan.options);
+    if let Some(version) = version {
+        is_for(version, id, &plan)?;
+    }
+    let paint = screen.paint();
+    screen.note(plan::whole(&plan, &paint).trim_end());
+    still_holds(id, &plan, &again)?;
+    let options = plan.options.clone();
+    let again = CommandLine::new(again).flag(run.yes, "yes").text();
+    carry_out(global, (run, options), plan, &again, screen).await
+}
+
+/// Refuses a version that the plan is not for.
+fn is_for(version: &str, id: &str, plan: &UpgradePlan) -> anyhow::Result<()> {
+    let is_kubernetes = plan.kubernetes.trim_start_matches('v') == version.trim_start_matches('v');
+    if plan.bundle != version && !is_kubernetes {
         bail!(
-            "the plan {wanted} no longer holds: documents, states, the bundle or the options have changed since it was shown; \
-             nothing was changed; read the plan above, then start it with --plan {}",
-            plan::short(&plan.id)
+            "cannot apply the plan {id} to {version}: it is for the bundle {} with Kubernetes {}; omit the version, or read the \
+             plan that `ctl upgrade {version} --test` shows",
+            plan.bundle,
+            plan.kubernetes
+        );
+    }
+    Ok(())
+}
+
+/// Refuses a plan that is not the one that the operator has read; `again` starts the present one.
+fn still_holds(id: &str, plan: &UpgradePlan, again: &str) -> anyhow::Result<()> {
+    if !plan.changed.is_empty() {
+        bail!(
+            "the plan {id} no longer holds, so nothing was changed: {}; `{again} --test` shows the present one",
+            plan.changed.join("; ")
         );
     }
     Ok(())
@@ -80,20 +110,19 @@ fn still_holds(wanted: &str, plan: &UpgradePlan) -> anyhow::Result<()> {
 
 /// Runs `ctl upgrade back`.
 async fn back(global: &Global, args: &RunOptions, screen: &mut Screen) -> anyhow::Result<u8> {
-    let plan = client::return_plan(global, json!(pillar(args, "")).to_string()).await?;
+    let mut options = options(args);
+    let plan = client::return_plan(global, options.to_pillar("").to_string()).await?;
     let paint = screen.paint();
     screen.note(plan::whole(&plan, &paint).trim_end());
-    let bundle = plan.bundle.clone();
-    let mut pillar = pillar(args, &bundle);
-    pillar.back = true;
+    options.back = true;
     let again = with_options(CommandLine::new("ctl upgrade back"), args).text();
-    carry_out(global, (args, pillar), plan, &again, screen).await
+    carry_out(global, (args, options), plan, &again, screen).await
 }
 
 /// Asks, runs what was planned, and prints how it ended.
 async fn carry_out(
     global: &Global,
-    (args, pillar): (&RunOptions, UpgradePillar<'_>),
+    (args, options): (&RunOptions, UpgradeOptions),
     plan: UpgradePlan,
     again: &str,
     screen: &mut Screen,
@@ -103,20 +132,12 @@ async fn carry_out(
     if is_refused && !args.test {
         return refused(again, plan, screen);
     }
-    if !confirmed(&question(args, &plan), args.yes || args.test, screen)? {
+    if !confirmed(&question(&plan), args.yes || args.test, screen)? {
         return Ok(FAILED);
     }
-    // A test has no plan to compare, but must know the hosts that a stopped upgrade had begun.
-    let is_planned = !args.test && !plan.id.is_empty();
-    let mut pillar = pillar;
-    pillar.plan = (is_planned || !plan.begun.is_empty() || plan.back).then(|| ConfirmedPlan {
-        id: &plan.id,
-        planned_by: &plan.planned_by,
-        states: is_planned.then_some(&plan.states),
-        begun: &plan.begun,
-    });
     let bundle = &plan.bundle;
-    let mut done = start(global, &json!(pillar), args.test, bundle, screen).await?;
+    let pillar = with_plan(options, &plan).to_pillar(bundle);
+    let mut done = start(global, &pillar, args.test, bundle, screen).await?;
     let success = match plan.back {
         true => format!("all hosts have the bundle {bundle} again"),
         false => format!("the cluster has the bundle {bundle}"),
@@ -173,12 +194,12 @@ fn refused(again: &str, plan: UpgradePlan, screen: &mut Screen) -> anyhow::Resul
 }
 
 /// The question before a run with the master's `plan`.
-fn question(args: &RunOptions, plan: &UpgradePlan) -> String {
-    let pods = match (plan.hosts.len(), args.no_drain) {
+fn question(plan: &UpgradePlan) -> String {
+    let pods = match (plan.hosts.len(), &plan.options.drain) {
         (0, _) => "No host is changed",
-        (_, true) => "No pods are evicted",
-        (_, false) if plan.back => "The pods of each host are evicted while it changes",
-        (_, false) => "The pods of each host are evicted while it is upgraded",
+        (_, None) => "No pods are evicted",
+        (_, Some(_)) if plan.back => "The pods of each host are evicted while it changes",
+        (_, Some(_)) => "The pods of each host are evicted while it is upgraded",
     };
     let what = match plan.back {
         true => format!("Return to the bundle {}", plan.bundle),
@@ -187,64 +208,46 @@ fn question(args: &RunOptions, plan: &UpgradePlan) -> String {
     format!("{what}? {pods}.")
 }
 
-/// The pillar of the orchestration.
-#[derive(Debug, Serialize)]
-struct UpgradePillar<'a> {
-    bundle: &'a str,
-    batch: &'a str,
-    backup: bool,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    drain: Option<DrainOptions>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pause_after: Option<&'static str>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    plan: Option<ConfirmedPlan<'a>>,
-    #[serde(skip_serializing_if = "std::ops::Not::not")]
-    back: bool,
+/// The options of a run with a plan. That of a test is recorded for `--plan`.
+fn with_plan(mut options: UpgradeOptions, plan: &UpgradePlan) -> UpgradeOptions {
+    let has_id = !plan.id.is_empty();
+    options.plan = (has_id || !plan.begun.is_empty() || plan.back).then(|| ConfirmedPlan {
+        id: plan.id.clone(),
+        planned_by: Some(plan.planned_by.clone()).filter(|version| !version.is_empty()),
+        states: has_id.then(|| plan.states.clone()),
+        begun: plan.begun.clone(),
+        errors: errors(plan),
+    });
+    options
 }
 
-/// The plan in the pillar, with which each turn is compared.
-#[derive(Debug, Serialize)]
-struct ConfirmedPlan<'a> {
-    id: &'a str,
-    #[serde(skip_serializing_if = "str::is_empty")]
-    planned_by: &'a str,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    states: Option<&'a BTreeMap<String, BTreeMap<String, String>>>,
-    #[serde(skip_serializing_if = "<[String]>::is_empty")]
-    begun: &'a [String],
-}
-
-/// The pillar of an upgrade, without a plan.
-fn new_pillar<'a>(args: &'a NewUpgrade, run: &'a RunOptions, bundle: &'a str) -> UpgradePillar<'a> {
-    UpgradePillar {
-        pause_after: args.pause_after.map(|_| CONTROL_PLANE),
-        ..pillar(run, bundle)
+/// The options of an upgrade, without a plan.
+fn new_options(args: &NewUpgrade, run: &RunOptions) -> UpgradeOptions {
+    UpgradeOptions {
+        pause_after: args.pause_after.map(|_| CONTROL_PLANE.to_owned()),
+        ..options(run)
     }
 }
 
-/// The pillar without a plan. The content of an emptyDir is lost with its pod: a run does not stop in
+/// The options without a plan. The content of an emptyDir is lost with its pod: a run does not stop in
 /// the middle to ask about it.
-fn pillar<'a>(args: &'a RunOptions, bundle: &'a str) -> UpgradePillar<'a> {
-    UpgradePillar {
-        bundle,
-        batch: &args.batch,
+fn options(args: &RunOptions) -> UpgradeOptions {
+    UpgradeOptions {
+        batch: Some(args.batch.clone()),
         backup: !args.no_backup,
-        drain: (!args.no_drain).then_some(DrainOptions {
+        drain: (!args.no_drain).then_some(UpgradeDrain {
             delete_emptydir_data: true,
             force: args.force,
-            timeout: args.drain_timeout.as_secs(),
+            timeout: Some(args.drain_timeout.as_secs()),
             grace_period: None,
         }),
-        pause_after: None,
-        plan: None,
-        back: false,
+        ..UpgradeOptions::default()
     }
 }
 
 /// The command with the same words.
-fn again(args: &NewUpgrade, run: &RunOptions) -> CommandLine {
-    let command = CommandLine::new(format!("ctl upgrade {}", args.version))
+fn again(version: &str, args: &NewUpgrade, run: &RunOptions) -> CommandLine {
+    let command = CommandLine::new(format!("ctl upgrade {version}"))
         .option("pause-after", args.pause_after.map(|_| CONTROL_PLANE));
     with_options(command, run)
 }
@@ -263,6 +266,8 @@ fn with_options(command: CommandLine, args: &RunOptions) -> CommandLine {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
     use crate::cli::{Cli, Command};
 
@@ -281,7 +286,11 @@ mod tests {
 
     #[test]
     fn the_question_names_the_bundle_and_what_happens_to_pods() {
-        let of = |words: &str, hosts: &[&str]| question(&arguments(words).1, &plan(hosts));
+        let of = |words: &str, hosts: &[&str]| {
+            let mut plan = plan(hosts);
+            plan.options = options(&arguments(words).1);
+            question(&plan)
+        };
         assert_eq!(
             of("1.1", &["a"]),
             "Upgrade the cluster to the bundle 1.1? The pods of each host are evicted while it is upgraded."
@@ -289,9 +298,10 @@ mod tests {
         assert!(of("1.1 --no-drain", &["a"]).ends_with("No pods are evicted."));
         assert!(of("1.1", &[]).ends_with("No host is changed."));
         let mut back = plan(&["a"]);
+        back.options = options(&arguments("1.1").1);
         back.back = true;
         assert_eq!(
-            question(&arguments("1.1").1, &back),
+            question(&back),
             "Return to the bundle 1.1? The pods of each host are evicted while it changes."
         );
     }
@@ -309,7 +319,7 @@ mod tests {
     fn an_upgrade_backs_up_and_drains_unless_it_is_not_to() {
         let of = |words: &str| {
             let (new, run) = arguments(words);
-            json!(new_pillar(&new, &run, "1.1"))
+            new_options(&new, &run).to_pillar("1.1")
         };
         let drain = json!({"delete_emptydir_data": true, "force": false, "timeout": 900});
         assert_eq!(
@@ -332,7 +342,7 @@ mod tests {
         ] {
             let again = {
                 let (new, run) = arguments(words);
-                again(&new, &run).text()
+                again("1.1", &new, &run).text()
             };
             assert_eq!(again, format!("ctl upgrade {words}"));
         }
@@ -366,33 +376,90 @@ mod tests {
             "ctl upgrade back 1.0",
             "ctl upgrade 1.1 --plan 12ab",
             "ctl upgrade 1.1 --plan 0123456789ab --test",
+            "ctl upgrade --plan 0123456789ab --batch 25%",
+            "ctl upgrade --plan 0123456789ab --drain-timeout 5m",
+            "ctl upgrade --plan 0123456789ab --no-backup",
+            "ctl upgrade --plan 0123456789ab --pause-after control-plane",
+            "ctl upgrade --yes",
         ] {
             assert!(parse(wrong).is_err(), "{wrong}");
         }
-        assert!(parse("ctl upgrade 1.1 --plan 0123456789ab").is_ok());
-    }
-
-    #[test]
-    fn a_plan_that_was_read_starts_and_another_one_does_not() {
-        let mut plan = plan(&["a"]);
-        plan.id = "0123456789abcdef0123".to_owned();
-        for read in ["0123456789ab", "0123456789abcdef0123"] {
-            assert!(still_holds(read, &plan).is_ok(), "{read}");
+        for version in [None, Some("1.1")] {
+            let words = version.map_or_else(String::new, |version| format!("{version} "));
+            let (new, run) = arguments(&format!("{words}--plan 0123456789ab --yes"));
+            assert_eq!(new.plan.as_deref(), Some("0123456789ab"));
+            assert_eq!(new.version.as_deref(), version);
+            assert!(run.yes);
         }
-        let error = still_holds("0123456789ac", &plan).unwrap_err().to_string();
-        assert!(error.contains("0123456789ac no longer holds"), "{error}");
-        assert!(error.ends_with("--plan 0123456789ab"), "{error}");
     }
 
     #[test]
-    fn only_errors_keep_an_upgrade_from_its_start() {
-        let finding = |severity| halite_api::UpgradeFinding {
+    fn a_plan_that_no_longer_holds_names_the_changes_and_the_way_to_the_present_one() {
+        let id = "0123456789ab";
+        let mut plan = plan(&["a"]);
+        plan.options = new_options(&arguments("1.1 --batch 3").0, &arguments("1.1 --batch 3").1);
+        let again = progress::again(&plan.bundle, &plan.options);
+        assert!(still_holds(id, &plan, &again).is_ok());
+        plan.changed = vec![
+            "worker-1: changed motd".to_owned(),
+            "cp-9: not part of it".to_owned(),
+        ];
+        let error = still_holds(id, &plan, &again).unwrap_err().to_string();
+        assert_eq!(
+            error,
+            "the plan 0123456789ab no longer holds, so nothing was changed: worker-1: changed motd; cp-9: not part of it; \
+             `ctl upgrade 1.1 --batch 3 --test` shows the present one"
+        );
+    }
+
+    #[test]
+    fn a_plan_is_applied_only_to_the_version_that_it_is_for() {
+        let plan = plan(&["a"]);
+        for version in ["1.1", "v1.36.4", "1.36.4"] {
+            assert!(is_for(version, "0123456789ab", &plan).is_ok(), "{version}");
+        }
+        for version in ["1.2", "v1.36.3", "1.0"] {
+            let error = is_for(version, "0123456789ab", &plan)
+                .unwrap_err()
+                .to_string();
+            let start = format!(
+                "cannot apply the plan 0123456789ab to {version}: it is for the bundle 1.1 with"
+            );
+            assert!(error.starts_with(&start), "{error}");
+        }
+    }
+
+    #[test]
+    fn a_run_has_the_plan_and_its_errors_and_a_test_is_recorded_with_it() {
+        let mut plan = plan(&["a"]);
+        let options = || options(&arguments("1.1").1);
+        assert_eq!(with_plan(options(), &plan).plan, None, "an older master");
+        plan.id = "0123456789abcdef".to_owned();
+        plan.planned_by = "1.0".to_owned();
+        plan.findings = vec![
+            finding(UpgradeSeverity::Error),
+            finding(UpgradeSeverity::Info),
+        ];
+        let own = with_plan(options(), &plan).plan.unwrap();
+        assert_eq!((own.id, own.planned_by), (plan.id, Some("1.0".to_owned())));
+        assert_eq!(
+            (own.states, own.errors),
+            (Some(plan.states), vec!["a pod".to_owned()])
+        );
+    }
+
+    fn finding(severity: UpgradeSeverity) -> halite_api::UpgradeFinding {
+        halite_api::UpgradeFinding {
             severity,
             check: halite_api::UpgradeCheck::Pods,
             host: None,
             message: "a pod".to_owned(),
             remedy: String::new(),
-        };
+        }
+    }
+
+    #[test]
+    fn only_errors_keep_an_upgrade_from_its_start() {
         let mut plan = plan(&["a"]);
         plan.findings = vec![finding(UpgradeSeverity::Warning)];
         assert!(errors(&plan).is_empty());

@@ -2,10 +2,9 @@
 
 use std::time::Duration;
 
-use anyhow::{Context as _, bail};
+use anyhow::bail;
 use halite_api::{UpgradeOptions, UpgradeState, UpgradeStatus, to_value};
 use halite_proto::v1;
-use serde_json::Value;
 
 use super::start;
 use crate::FAILED;
@@ -73,9 +72,8 @@ pub async fn resume(global: &Global, yes: bool, screen: &mut Screen) -> anyhow::
             status.state
         );
     };
-    let known = UpgradeOptions::read(options).context("cannot read the options of the upgrade")?;
     screen.note(text(&status).trim_end());
-    let pods = match known.drain {
+    let pods = match options.drain {
         Some(_) => "The pods of each host are evicted while it is upgraded",
         None => "No pods are evicted",
     };
@@ -84,25 +82,23 @@ pub async fn resume(global: &Global, yes: bool, screen: &mut Screen) -> anyhow::
     if !confirmed(&question, yes, screen)? {
         return Ok(FAILED);
     }
-    let pillar = Value::Object(options.clone());
+    let pillar = options.to_pillar(bundle);
     let done = start(global, &pillar, false, bundle, screen).await?;
     let success = format!("the cluster has the bundle {bundle}");
-    let again = again(bundle, &known);
+    let again = again(bundle, options);
     print_outcome(&done, &success, &again, screen)
 }
 
 /// The command that continues an upgrade with its options, if the master names them.
 fn command_of(status: &UpgradeStatus) -> String {
-    let options = status.options.as_ref();
-    let options = options.and_then(|options| UpgradeOptions::read(options).ok());
-    match (&status.bundle, options) {
-        (Some(bundle), Some(options)) => format!("`{}`", again(bundle, &options)),
+    match (&status.bundle, &status.options) {
+        (Some(bundle), Some(options)) => format!("`{}`", again(bundle, options)),
         _ => "`ctl upgrade` with the same bundle and options".to_owned(),
     }
 }
 
-/// The command of a run with these values over the pillar.
-fn again(bundle: &str, options: &UpgradeOptions) -> String {
+/// The command of a run with these options.
+pub fn again(bundle: &str, options: &UpgradeOptions) -> String {
     let drain = options.drain.as_ref();
     let target = if options.back { "back" } else { bundle };
     let batch = options.batch.as_deref().filter(|batch| *batch != "25%");
@@ -190,7 +186,7 @@ pub fn text(status: &UpgradeStatus) -> String {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
+    use halite_api::UpgradeDrain;
 
     use super::*;
 
@@ -229,22 +225,40 @@ mod tests {
         );
         let same = "`ctl upgrade` with the same bundle and options continues it; `ctl upgrade back --test` shows the way back\n";
         assert!(stopped.contains(same), "{stopped}");
-        let drain = json!({"force": true, "timeout": 90});
-        let options = json!({"bundle": "1.1", "batch": "3", "backup": true, "drain": drain});
-        status.options = options.as_object().cloned();
+        let drain = UpgradeDrain {
+            force: true,
+            timeout: Some(90),
+            ..UpgradeDrain::default()
+        };
+        status.options = Some(UpgradeOptions {
+            batch: Some("3".to_owned()),
+            backup: true,
+            drain: Some(drain.clone()),
+            ..UpgradeOptions::default()
+        });
         let stopped = text(&status);
         let command = "`ctl upgrade 1.1 --batch 3 --force --drain-timeout 90s` continues it; `ctl upgrade back";
         assert!(stopped.contains(command), "{stopped}");
-        let plain = json!({"batch": "25%", "backup": false, "pause_after": "control-plane"});
-        let plain = UpgradeOptions::read(plain.as_object().unwrap()).unwrap();
+        let plain = UpgradeOptions {
+            batch: Some("25%".to_owned()),
+            pause_after: Some("control-plane".to_owned()),
+            ..UpgradeOptions::default()
+        };
         assert_eq!(
             again("1.1", &plain),
             "ctl upgrade 1.1 --no-backup --no-drain --pause-after control-plane"
         );
-        let back =
-            json!({"bundle": "1.0", "backup": true, "back": true, "drain": {"timeout": 900}});
         status.back = true;
-        status.options = back.as_object().cloned();
+        status.options = Some(UpgradeOptions {
+            backup: true,
+            back: true,
+            drain: Some(UpgradeDrain {
+                force: false,
+                timeout: Some(900),
+                ..drain
+            }),
+            ..UpgradeOptions::default()
+        });
         let stopped = text(&status);
         assert!(
             stopped.starts_with("return      to the bundle 1.1 has stopped\n")

@@ -5,6 +5,7 @@ mod certificates;
 mod etcd;
 mod findings;
 mod pods;
+mod shown;
 mod space;
 #[cfg(test)]
 mod tests;
@@ -12,7 +13,7 @@ mod turns;
 
 use std::collections::BTreeSet;
 
-use halite_api::{BundleRelease, UpgradePlan};
+use halite_api::{BundleRelease, UpgradeOptions, UpgradePlan};
 use halite_core::app::App;
 use halite_core::declared::{Direction, Snapshot};
 use halite_core::refusal::Refusal;
@@ -29,6 +30,8 @@ use halite_pillar::release::order;
 use halite_proto::pki::sha256_hex;
 use halite_states::shipped::UPGRADE;
 use serde_json::{Map, Value, json};
+
+pub(super) use self::shown::shown_document;
 
 /// The plan of an upgrade to the bundle that `wanted` names (its version, or that of its
 /// Kubernetes), with the run's values over the pillar in `options`.
@@ -120,6 +123,9 @@ async fn planned(
         begun,
         given,
     } = change;
+    let options = UpgradeOptions::from_pillar(&over).map_err(|error| {
+        Refusal::invalid(format!("cannot read the options of an upgrade: {error}"))
+    })?;
     let open = app.store.open_runs().await?;
     let run = open_upgrade(&open, &Value::Object(over.clone()).to_string())?;
     let allowed = jobs.declarations().allowed(snapshot, bundle, direction);
@@ -181,6 +187,8 @@ async fn planned(
         findings,
         run,
         states: parts.states,
+        options,
+        changed: Vec::new(),
     })
 }
 

@@ -109,6 +109,17 @@ impl Store {
         )
     }
 
+    /// The newest runs of one orchestration, also in test mode, newest first, at most `limit`.
+    pub async fn newest_of(&self, sls: &str, limit: u32) -> Outcome<Vec<Run>> {
+        Ok(
+            sqlx::query_as("SELECT * FROM runs WHERE sls = ? ORDER BY id DESC LIMIT ?")
+                .bind(sls)
+                .bind(limit)
+                .fetch_all(&self.reader)
+                .await?,
+        )
+    }
+
     /// The creation time of the oldest run or job; `None` in an empty store. Nothing is known about
     /// the time before it.
     pub async fn oldest(&self) -> Outcome<Option<Millis>> {
