@@ -1,17 +1,19 @@
 //! `halite.upgrade_turn`: before hosts change in an upgrade, the last place at which it can be paused,
-//! and the comparison of their states with the confirmed plan.
+//! the comparison of their states with the confirmed plan, and the last look for obstacles.
 
+use halite_api::{ConfirmedPlan, UpgradeTurn};
 use halite_core::declared::Direction;
 use halite_names::{BundleVersion, BundleVersionError};
 use halite_states::args::Args;
 use halite_states::engine::Failure;
 use halite_states::low::Chunk;
-use serde::Deserialize;
 use serde_json::{Map, Value};
 
+use super::host_findings::{Against, before_turn};
 use super::host_parts::{HostParts, OWN_VERSION, differences, host_parts};
 use super::step_options::direction;
 use super::step_runner::{StepOutcome, StepRunner, failed};
+use super::upgrade_records::Records;
 
 /// The key of the confirmed plan in the pillar of an upgrade.
 pub const PLAN: &str = "plan";
@@ -37,46 +39,111 @@ impl StepRunner<'_> {
         let Some(plan) = plan(&self.run.pillar_json)? else {
             return Ok((Map::new(), "the run has no plan to compare".to_owned()));
         };
-        // The first host's highstate may have replaced the master's program. Digests of different
-        // programs need not be equal.
-        if let Some(version) = &plan.planned_by
-            && version != OWN_VERSION
-        {
-            let comment = format!("planned by halite-master {version}; not compared");
-            return Ok((Map::new(), comment));
-        }
         let bundle: BundleVersion = bundle
             .parse()
             .map_err(|error: BundleVersionError| Failure::new(halite_errors::chain(&error)))?;
-        let parts = host_parts(&self.jobs, &bundle, direction, &nodes).await;
+        let turn = Turn {
+            nodes: &nodes,
+            bundle: &bundle,
+            direction,
+        };
+        // The first host's highstate may have replaced the master's program. Digests of different
+        // programs need not be equal.
+        let comment = match plan.planned_by.as_deref() {
+            Some(version) if version != OWN_VERSION => {
+                format!("planned by halite-master {version}; not compared")
+            }
+            _ => {
+                self.compare_states(&turn, &plan).await?;
+                "as planned".to_owned()
+            }
+        };
+        self.refuse_new_errors(&turn, &plan.errors).await?;
+        Ok((Map::new(), comment))
+    }
+
+    async fn compare_states(&self, turn: &Turn<'_>, plan: &ConfirmedPlan) -> Result<(), Failure> {
+        let parts = host_parts(&self.jobs, turn.bundle, turn.direction, turn.nodes).await;
         let parts = parts.map_err(failed)?;
-        let changed = differences(&plan.states, &parts.states);
+        let none = HostParts::new();
+        let changed = differences(plan.states.as_ref().unwrap_or(&none), &parts.states);
         let unreadable = parts.failures.iter();
         let unreadable =
             unreadable.map(|(node, why)| format!("{node}: cannot compile its states: {why}"));
         let changed: Vec<String> = unreadable.chain(changed).collect();
         if changed.is_empty() {
-            return Ok((Map::new(), "as planned".to_owned()));
+            return Ok(());
         }
-        let command = match direction {
-            Direction::Forward => format!("ctl upgrade {bundle}"),
-            Direction::Back => "ctl upgrade back".to_owned(),
-        };
+        let command = turn.command();
         Err(Failure::new(format!(
             "the plan that was confirmed no longer holds, so nothing was changed here: {}; `{command} --test` shows the new plan, \
              and `{command}` continues with it",
             changed.join("; ")
         )))
     }
+
+    /// Stops before hosts with an obstacle that the confirmed plan did not have.
+    async fn refuse_new_errors(&self, turn: &Turn<'_>, known: &[String]) -> Result<(), Failure> {
+        let declarations = self.jobs.declarations();
+        let snapshot = declarations.load().await.map_err(failed)?;
+        let release = declarations.allowed(&snapshot, turn.bundle, turn.direction);
+        let release = release.await.map_err(failed)?;
+        let records = Records::read(self.jobs.app()).await.map_err(failed)?;
+        let options: Map<String, Value> =
+            serde_json::from_str(&self.run.pillar_json).unwrap_or_default();
+        let drained = turn.nodes.iter().filter(|node| self.drains(node));
+        let turns = [UpgradeTurn {
+            hosts: turn.nodes.to_vec(),
+            drained: drained.cloned().collect(),
+            estimate: None,
+        }];
+        let against = Against {
+            jobs: &self.jobs,
+            snapshot: &snapshot,
+            bundle: turn.bundle,
+            given: &records.bundles(),
+            kubernetes: &release.kubernetes,
+            direction: turn.direction,
+            options: &options,
+            turns: &turns,
+            estimate: None,
+        };
+        let mut found = before_turn(&against).await.map_err(failed)?;
+        found.retain(|finding| !known.contains(&finding.message));
+        if found.is_empty() {
+            return Ok(());
+        }
+        let found = found.iter();
+        let found = found.map(|finding| format!("{}; {}", finding.message, finding.remedy));
+        Err(Failure::new(format!(
+            "an obstacle has appeared since the plan was confirmed, so nothing was changed here: {}; then `{}` continues",
+            found.collect::<Vec<_>>().join("; "),
+            turn.command()
+        )))
+    }
+
+    /// Returns whether this run drains a node.
+    fn drains(&self, node: &str) -> bool {
+        let mut drains = self.low.chunks.iter().filter(|chunk| chunk.fun == "drain");
+        drains.any(|chunk| Args::new(chunk).text("node").ok().flatten().as_deref() == Some(node))
+    }
 }
 
-/// The confirmed plan in the pillar of a run.
-#[derive(Debug, Deserialize)]
-struct ConfirmedPlan {
-    states: HostParts,
-    /// The version of the master that computed it; `None` if the client has not named it.
-    #[serde(default)]
-    planned_by: Option<String>,
+/// The hosts that change next.
+struct Turn<'a> {
+    nodes: &'a [String],
+    bundle: &'a BundleVersion,
+    direction: Direction,
+}
+
+impl Turn<'_> {
+    /// The command that continues the run.
+    fn command(&self) -> String {
+        match self.direction {
+            Direction::Forward => format!("ctl upgrade {}", self.bundle),
+            Direction::Back => "ctl upgrade back".to_owned(),
+        }
+    }
 }
 
 /// The confirmed plan; `None` if the run was started without one.

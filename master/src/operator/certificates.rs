@@ -71,7 +71,7 @@ pub(super) async fn list(
         _ => target::resolve(app, jobs.declarations(), target).await?,
     };
     minions.retain(|minion| declaration.nodes.contains_key(minion.as_str()));
-    let answers = jobs.host_health(declaration, LIMIT).await;
+    let answers = jobs.host_health(declaration.nodes.keys(), LIMIT).await;
     let mut found = known(app, declaration, &answers).await?;
     found.hosts.retain(|host| minions.contains(&host.host));
     minions.retain(|minion| !answers.contains_key(minion.as_str()));

@@ -18,6 +18,7 @@ mod isolated_tests;
 mod kubelet_findings_tests;
 mod leave_tests;
 mod node_tests;
+mod obstacle_tests;
 mod other_options_tests;
 mod outdated_minions_tests;
 mod pause_tests;

@@ -11,14 +11,14 @@ use super::upgrade_fixture::{NEXT, OLD, options, plan, upgrade};
 use crate::backend::fixture::{Life, ScriptedMinion, Site};
 
 /// The digests of the minions of the bundles, and of another one.
-const OF_OLD: &str = "1";
-const OF_NEXT: &str = "2";
+pub(super) const OF_OLD: &str = "1";
+pub(super) const OF_NEXT: &str = "2";
 const OF_OTHER: &str = "3";
 const OF_LAST: &str = "4";
-const ANOTHER: &str = "5";
+pub(super) const ANOTHER: &str = "5";
 
 /// A site whose bundles have a minion each.
-fn with_minions() -> Site {
+pub(super) fn with_minions() -> Site {
     let site = with_more();
     let programs = [
         (OLD, OF_OLD),
@@ -37,7 +37,7 @@ fn with_minions() -> Site {
 }
 
 /// Stores the program that a minion reports when it connects.
-fn runs(life: &Life, minion: &ScriptedMinion, program: &str) {
+pub(super) fn runs(life: &Life, minion: &ScriptedMinion, program: &str) {
     reports(life, minion, PROGRAM, json!(program.repeat(64)));
 }
 
@@ -51,7 +51,7 @@ fn reports(life: &Life, minion: &ScriptedMinion, grain: &str, value: Value) {
     life.runtime.block_on(life.store.put_facts(&facts)).unwrap();
 }
 
-fn found(plan: &UpgradePlan) -> Vec<&UpgradeFinding> {
+pub(super) fn found(plan: &UpgradePlan) -> Vec<&UpgradeFinding> {
     let own = plan.findings.iter();
     own.filter(|finding| finding.check == UpgradeCheck::Minions)
         .collect()

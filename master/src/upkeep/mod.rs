@@ -149,7 +149,7 @@ impl Upkeep {
         let snapshot = self.jobs.declarations().load().await?;
         let declaration = snapshot.declaration();
         let accepted = target::accepted(app).await?;
-        let answers = self.jobs.host_health(declaration, LIMIT).await;
+        let answers = self.jobs.host_health(declaration.nodes.keys(), LIMIT).await;
         let now = app.clock.now();
         let mut due = certificates::due(declaration, &answers, &accepted, now);
         let names: Vec<MinionId> = due.iter().map(|host| host.host.clone()).collect();

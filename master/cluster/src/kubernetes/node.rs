@@ -299,26 +299,26 @@ pub async fn last_events(api: &dyn Api, name: &str, count: usize) -> Result<Vec<
 /// The API failed.
 pub async fn overview(api: &dyn Api) -> Result<BTreeMap<String, KubernetesNode>, ApiError> {
     let nodes = api.list("v1", "Node", "", "").await?;
-    let entry = |node: &Value| {
-        let name = node
-            .pointer("/metadata/name")
-            .and_then(Value::as_str)?
-            .to_owned();
-        let (ready, reasons) = match readiness(Some(node)) {
-            Readiness::Ready => (true, Vec::new()),
-            Readiness::UnderPressure(reasons) => (true, reasons),
-            Readiness::NotReady(reasons) => (false, reasons),
-            Readiness::Missing => return None,
-        };
-        let kubelet = node.pointer("/status/nodeInfo/kubeletVersion");
-        let state = KubernetesNode {
-            ready,
-            reasons,
-            kubelet: kubelet.and_then(Value::as_str).map(str::to_owned),
-        };
-        Some((name, state))
+    Ok(nodes.iter().filter_map(overview_of).collect())
+}
+
+/// The name of a node with its readiness and kubelet version.
+#[must_use]
+pub fn overview_of(node: &Value) -> Option<(String, KubernetesNode)> {
+    let name = node.pointer("/metadata/name").and_then(Value::as_str)?;
+    let (ready, reasons) = match readiness(Some(node)) {
+        Readiness::Ready => (true, Vec::new()),
+        Readiness::UnderPressure(reasons) => (true, reasons),
+        Readiness::NotReady(reasons) => (false, reasons),
+        Readiness::Missing => return None,
     };
-    Ok(nodes.iter().filter_map(entry).collect())
+    let kubelet = node.pointer("/status/nodeInfo/kubeletVersion");
+    let state = KubernetesNode {
+        ready,
+        reasons,
+        kubelet: kubelet.and_then(Value::as_str).map(str::to_owned),
+    };
+    Some((name.to_owned(), state))
 }
 
 #[cfg(test)]

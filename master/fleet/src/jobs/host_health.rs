@@ -8,21 +8,19 @@ use halite_host_reports::health::{FUNCTION, HostHealth};
 use halite_host_reports::pod_network;
 use halite_host_reports::pod_network::{PodNetworkReport, Question};
 use halite_names::NodeName;
-use halite_pillar::declaration::Declaration;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
 use super::Jobs;
 
 impl Jobs {
-    /// The answers of the connected minions of declared hosts, which are asked in parallel. A
-    /// minion of an earlier version does not answer.
+    /// The answers of the connected minions of these hosts, which are asked in parallel. A minion of
+    /// an earlier version does not answer.
     pub async fn host_health(
         &self,
-        declaration: &Declaration,
+        hosts: impl Iterator<Item = &NodeName>,
         limit: Duration,
     ) -> BTreeMap<NodeName, HostHealth> {
-        let hosts = declaration.nodes.keys();
         self.ask_hosts(hosts.map(|host| (host, json!({}))), FUNCTION, limit)
             .await
     }

@@ -101,7 +101,7 @@ pub(in crate::operator) async fn observe(jobs: &Jobs, snapshot: &Snapshot) -> Cl
         objects(jobs, snapshot),
         servers(jobs, snapshot),
         etcd(jobs, snapshot),
-        jobs.host_health(snapshot.declaration(), LIMIT),
+        jobs.host_health(snapshot.declaration().nodes.keys(), LIMIT),
     );
     let (objects, api_fault) = match objects {
         Ok(found) => (found, None),

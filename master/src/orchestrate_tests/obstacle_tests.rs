@@ -1,0 +1,132 @@
+//! Obstacles that appear while an upgrade runs: the turn of their host finds them.
+
+use halite_states::shipped::UPGRADE;
+use serde_json::{Value, json};
+
+use super::back_tests::{connected, fails};
+use super::fixture::{applied, newest_run, orchestrate, request, resumed};
+use super::kubelet_findings_tests::with_kubelet;
+use super::outdated_minions_tests::{ANOTHER, OF_NEXT, OF_OLD, found, runs, with_minions};
+use super::upgrade_fixture::{Held, NEXT, options, plan, progress, upgrade};
+use crate::backend::fixture::{Life, ScriptedMinion, Site};
+
+fn has_next(minion: &ScriptedMinion) -> bool {
+    applied(minion).contains(&format!("from-{NEXT}"))
+}
+
+type Change = fn(&Site, &Life, &ScriptedMinion);
+
+/// An obstacle: its message, its remedy, how it appears, and how it disappears.
+type Obstacle = (&'static str, &'static str, Change, Change);
+
+const OBSTACLES: [Obstacle; 3] = [
+    (
+        "worker-1 runs a different halite-minion from the one in its bundle",
+        "`ctl highstate worker-1` updates it",
+        |_, life, worker| runs(life, worker, ANOTHER),
+        |_, life, worker| runs(life, worker, OF_OLD),
+    ),
+    (
+        "the kubelet of worker-1 is v1.37.1, and its bundle has v1.36.3; it must not be newer than an API server (v1.36.3)",
+        "`ctl highstate worker-1` installs the one of its bundle",
+        |site, _, _| site.api.put(with_kubelet("v1.37.1")),
+        |site, _, _| site.api.put(with_kubelet("v1.36.3")),
+    ),
+    (
+        "default/bare (no controller) on worker-1 stops its drain",
+        "delete the pod, or let a controller own it",
+        |site, _, _| {
+            site.api.put(json!({"apiVersion": "v1", "kind": "Pod",
+                    "metadata": {"name": "bare", "namespace": "default"},
+                    "spec": {"nodeName": "worker-1"}, "status": {"phase": "Running"}}));
+        },
+        |site, _, _| {
+            let mut objects = site.api.objects.lock().unwrap();
+            objects.retain(|reference, _| reference.name != "bare");
+        },
+    ),
+];
+
+#[test]
+fn an_obstacle_that_appears_after_the_plan_stops_the_run_before_its_host() {
+    let mut options = options();
+    options["drain"] = json!({"delete_emptydir_data": true, "force": false, "timeout": 60});
+    for (message, remedy, appears, disappears) in OBSTACLES {
+        let site = with_minions();
+        let life = site.live();
+        let (held, worker) = (Held::new(), ScriptedMinion::new("worker-1"));
+        for host in [&held.minion, &worker] {
+            life.connect(host);
+            runs(&life, host, OF_OLD);
+        }
+        let events = life.backend.orchestrate("root", upgrade(&life, &options));
+        drop(life.runtime.block_on(events).unwrap());
+        held.wait();
+        appears(&site, &life, &worker);
+        held.release();
+        let (code, said) = resumed(&life, &newest_run(&life));
+        assert_eq!(code, 1, "{said}");
+        for part in [
+            "an obstacle has appeared since the plan was confirmed, so nothing was changed here: ",
+            message,
+            remedy,
+            "then `ctl upgrade 0.3.0` continues",
+        ] {
+            assert!(said.contains(part), "{part}: {said}");
+        }
+        assert_eq!(progress(&life).step.as_deref(), Some("workers-1-turn"));
+        assert!(has_next(&held.minion) && !has_next(&worker), "{message}");
+        disappears(&site, &life, &worker);
+        let (code, said) = orchestrate(&life, upgrade(&life, &options));
+        assert_eq!(code, 0, "{message}: {said}");
+        assert!(has_next(&worker), "{message}");
+        life.kill();
+    }
+}
+
+#[test]
+fn an_error_that_was_confirmed_with_the_plan_does_not_stop_the_run() {
+    let site = with_minions();
+    let life = site.live();
+    let (first, worker) = connected(&life);
+    runs(&life, &first, OF_OLD);
+    runs(&life, &worker, ANOTHER);
+    let shown = plan(&life, &options());
+    let errors: Vec<&str> = found(&shown)
+        .iter()
+        .map(|finding| finding.message.as_str())
+        .collect();
+    assert_eq!(errors.len(), 1);
+    let pillar = upgrade(&life, &options()).pillar_json;
+    let mut pillar: Value = serde_json::from_str(&pillar).unwrap();
+    let (code, said) = orchestrate(&life, request(UPGRADE, &pillar));
+    assert_eq!(code, 1, "without the errors: {said}");
+    assert!(said.contains("an obstacle has appeared"), "{said}");
+    pillar["plan"]["errors"] = json!(errors);
+    let (code, said) = orchestrate(&life, request(UPGRADE, &pillar));
+    assert_eq!(code, 0, "{said}");
+    assert!(has_next(&worker));
+    life.kill();
+}
+
+#[test]
+fn a_host_that_the_stopped_run_has_begun_to_change_is_no_obstacle_for_the_next_one() {
+    let site = with_minions();
+    let life = site.live();
+    let (first, worker) = connected(&life);
+    for host in [&first, &worker] {
+        runs(&life, host, OF_OLD);
+    }
+    fails(&worker, &format!("from-{NEXT}"));
+    let (code, said) = orchestrate(&life, upgrade(&life, &options()));
+    assert_eq!(code, 1, "{said}");
+    // Its highstate has failed, but has updated the minion.
+    for host in [&first, &worker] {
+        runs(&life, host, OF_NEXT);
+    }
+    worker.journal.lock().unwrap().failing.clear();
+    let (code, said) = orchestrate(&life, upgrade(&life, &options()));
+    assert_eq!(code, 0, "{said}");
+    assert!(has_next(&worker));
+    life.kill();
+}
