@@ -186,8 +186,8 @@ fn each_document_of_the_master_is_printed() {
         (
             printed::upgrade(&answer("upgrade-shown"), &PLAIN),
             &[
-                "bundle 0.2.0 with Kubernetes v1.36.3 → 0.3.0",
-                "1 host does not have it yet\n",
+                "0.3.0 with v1.36.3; 1 host does not have it yet\n",
+                "order       worker-1 (drained)\n",
             ],
         ),
         (

@@ -28,6 +28,7 @@ use crate::proxy::Proxy;
 use crate::registry::SiteRegistry;
 use crate::standbys::Master;
 use crate::trust::Trust;
+use crate::upgrade::UpgradePace;
 
 /// The declaration of a cluster. Every omitted field has a default that fits most sites.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -139,6 +140,11 @@ pub struct Cluster {
     /// Needed only to renew them by hand.
     #[serde(default)]
     pub certificates: Certificates,
+    /// The pace of changes that take hosts out of service.
+    ///
+    /// Needed if a quarter of the hosts without a control plane is too many, or too few, at a time.
+    #[serde(default)]
+    pub upgrade: UpgradePace,
     /// Notifications: the receivers of the findings of `ctl health`.
     #[serde(default)]
     pub notify: Notify,

@@ -201,6 +201,10 @@ pub(crate) fn weekly(_: &mut SchemaGenerator) -> Schema {
     json_schema!({"type": "string", "format": "weekly"})
 }
 
+pub(crate) fn batch(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({"type": ["integer", "string"], "minimum": 1, "maximum": 65535, "format": "batch"})
+}
+
 pub(crate) fn percent(_: &mut SchemaGenerator) -> Schema {
     json_schema!({"type": "string", "format": "percent"})
 }

@@ -137,6 +137,7 @@ pub fn check(format: &str, text: &str) -> Result<(), Misfit> {
         "day-of-week" => check_day(text),
         "weekly" => check_weekly(text),
         "percent" => check_percent(text),
+        "batch" => check_batch(text),
         "interval" => check_interval(text),
         "auto" if text != "auto" => Err(Misfit::new(
             "is neither `auto` nor a list of names",
@@ -144,6 +145,20 @@ pub fn check(format: &str, text: &str) -> Result<(), Misfit> {
         )),
         _ => Ok(()),
     }
+}
+
+fn check_batch(text: &str) -> Result<(), Misfit> {
+    let digits = text.strip_suffix('%').unwrap_or(text);
+    let number = digits.parse::<u16>().ok().filter(|number| *number > 0);
+    let is_number = digits.bytes().all(|b| b.is_ascii_digit()) && !digits.starts_with('0');
+    let is_possible = number.is_some_and(|number| !text.ends_with('%') || number <= 100);
+    if is_number && is_possible {
+        return Ok(());
+    }
+    Err(Misfit::new(
+        "is neither a number of hosts nor a percentage",
+        "for example 3, or 25%",
+    ))
 }
 
 fn check_network(text: &str) -> Result<(), Misfit> {

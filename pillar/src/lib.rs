@@ -55,6 +55,7 @@ pub mod sink_target;
 pub mod standbys;
 pub mod suggest;
 pub mod trust;
+pub mod upgrade;
 pub mod validate;
 pub mod view;
 mod vrrp;

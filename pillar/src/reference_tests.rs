@@ -15,6 +15,7 @@ const FORMATS: &[(&str, &str)] = &[
     ("absolute-path", "absolute path"),
     ("age-recipient", "public key of age"),
     ("auto", "`auto`"),
+    ("batch", "whole number or percentage"),
     ("bundle-version", "version of a bundle"),
     ("certificate-name", "DNS name or address"),
     ("certificates-name", "name"),

@@ -256,6 +256,7 @@ pub fn view(
         charts: &cluster.charts,
         backup: backup(declaration, minion),
         certificates: &cluster.certificates,
+        upgrade: &cluster.upgrade,
         site_registry: registry::view(declaration, |path| allowed.contains(path)),
         cni: &cluster.cni,
         trust: trust::view(&cluster.trust),

@@ -102,7 +102,7 @@ pub struct Applying {
 #[derive(Debug, Clone, Default, Args)]
 pub struct HostBudget {
     /// The number or percentage of hosts without a control plane that may restart services at a time;
-    /// default: 25%.
+    /// default: `upgrade.batch` of the cluster document, 25%.
     #[arg(long, value_parser = batch)]
     pub batch: Option<String>,
 }

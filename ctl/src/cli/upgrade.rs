@@ -75,9 +75,10 @@ pub struct NewUpgrade {
 /// The options of each run that changes the bundle of hosts.
 #[derive(Debug, Args)]
 pub struct RunOptions {
-    /// The number or percentage of hosts without a control plane to change at a time.
-    #[arg(long, default_value = "25%", value_parser = batch)]
-    pub batch: String,
+    /// The number or percentage of hosts without a control plane to change at a time; default:
+    /// `upgrade.batch` of the cluster document, 25%.
+    #[arg(long, value_parser = batch)]
+    pub batch: Option<String>,
     /// Skip the backup before the first change.
     #[arg(long)]
     pub no_backup: bool,

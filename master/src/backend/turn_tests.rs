@@ -33,12 +33,16 @@ fn site() -> Site {
     site
 }
 
-/// Starts a job on all hosts.
+/// Starts a job on all hosts, with the declared budget if `batch` is null.
 fn start(life: &Life, batch: Value, test: bool) -> EventStream {
+    let mut args = json!({"sls": ["host"]});
+    if !batch.is_null() {
+        args["batch"] = batch;
+    }
     let request = v1::RunRequest {
         target: "*-*".into(),
         function: "state.apply".into(),
-        args_json: json!({"sls": ["host"], "batch": batch}).to_string(),
+        args_json: args.to_string(),
         test,
         ..v1::RunRequest::default()
     };
@@ -109,6 +113,24 @@ fn a_test_run_takes_no_turn_and_a_larger_budget_is_given_by_the_job() {
         worker.returns(&jobs[0], "over");
     }
     let _stream = start(&life, json!(2), false);
+    let jobs = workers.each_mut().map(Wire::job);
+    assert_eq!(ask(&life, "worker-1", &jobs[0]), TurnAnswer::Taken);
+    assert_eq!(ask(&life, "worker-2", &jobs[0]), TurnAnswer::Taken);
+    assert!(has_to_wait_for(
+        &ask(&life, "worker-3", &jobs[0]),
+        "worker-2"
+    ));
+}
+
+#[test]
+fn the_cluster_document_declares_the_budget() {
+    let site = site();
+    let path = site.path().join("etc/cluster.yaml");
+    let text = std::fs::read_to_string(&path).unwrap();
+    std::fs::write(path, format!("{text}upgrade: {{batch: 2}}\n")).unwrap();
+    let life = site.live();
+    let mut workers = WORKERS.map(|name| Wire::connect(&life, name));
+    let _stream = start(&life, Value::Null, false);
     let jobs = workers.each_mut().map(Wire::job);
     assert_eq!(ask(&life, "worker-1", &jobs[0]), TurnAnswer::Taken);
     assert_eq!(ask(&life, "worker-2", &jobs[0]), TurnAnswer::Taken);

@@ -140,6 +140,9 @@ fn the_minion_of_a_bundle_from_before_an_upgrade_that_has_ended_is_outdated() {
     let site = with_minions();
     let life = site.live();
     let (first, worker) = connected(&life);
+    for host in [&first, &worker] {
+        runs(&life, host, OF_OLD);
+    }
     fails_at_its_end(&life, &worker);
     use_bundle(&site, OTHER);
     // Bootstrap has updated its own host.

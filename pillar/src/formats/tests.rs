@@ -3,7 +3,7 @@ use proptest::prelude::*;
 use super::*;
 
 /// Every format.
-const FORMATS: [&str; 22] = [
+const FORMATS: [&str; 23] = [
     "ipv4-network",
     "ipv4-address",
     "dns-subdomain",
@@ -26,6 +26,7 @@ const FORMATS: [&str; 22] = [
     "day-of-week",
     "weekly",
     "percent",
+    "batch",
 ];
 
 /// The value that a hint tells the operator to write.
@@ -84,7 +85,7 @@ fn a_suggestion_is_made_where_one_is_accepted() {
 
 #[test]
 fn good_and_bad_texts() {
-    let table: [(&str, &[&str], &[&str]); 19] = [
+    let table: [(&str, &[&str], &[&str]); 20] = [
         (
             "ipv4-network",
             &["10.0.0.0/8", "0.0.0.0/0", "10.0.0.1/32"],
@@ -169,6 +170,13 @@ fn good_and_bad_texts() {
             &["1%", "45%", "99%"],
             &[
                 "", "%", "45", "0%", "100%", "045%", "4.5%", "+5%", "45 %", "45%%", "999%",
+            ],
+        ),
+        (
+            "batch",
+            &["1", "3", "65535", "1%", "25%", "100%"],
+            &[
+                "", "%", "0", "0%", "101%", "-1", "+1", "03", "2.5%", "3 %", "65536", "half",
             ],
         ),
         ("label-value", &["", "a.B_c-1"], &["-a", "a b", "a-"]),

@@ -64,6 +64,7 @@ const FREE: &[&str] = &[
     "notify.sinks",
     // No image and no package of a bundle depends on them.
     "certificates.renew",
+    "upgrade.batch",
     "controlPlane.taint",
     "profile",
     "apiServer.admission.podSecurity.enforce",

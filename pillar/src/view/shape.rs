@@ -26,6 +26,7 @@ use crate::programs::{Addons, Cni, ContainerLimits, KubeProxy};
 use crate::role::Role;
 use crate::standbys::KeptJobs;
 use crate::trust::Trusted;
+use crate::upgrade::UpgradePace;
 
 /// The data that Halite compiles for one minion.
 #[derive(Debug, Serialize)]
@@ -56,6 +57,7 @@ pub(super) struct View<'a> {
     pub(super) charts: &'a [String],
     pub(super) backup: Backup<'a>,
     pub(super) certificates: &'a Certificates,
+    pub(super) upgrade: &'a UpgradePace,
     pub(super) site_registry: registry::View<'a>,
     pub(super) cni: &'a Cni,
     pub(super) trust: Trusted,

@@ -16,7 +16,12 @@ const MANIFEST: &str = "/etc/kubernetes/manifests/kube-controller-manager.yaml";
 const SIGNER: &str = "/etc/kubernetes/pki/ca-signer.crt";
 
 fn rotation(pillar: serde_json::Value) -> Compiled {
+    rotation_with_batch(pillar, &json!("25%"))
+}
+
+fn rotation_with_batch(pillar: serde_json::Value, batch: &serde_json::Value) -> Compiled {
     let (mut given, grains) = fixture("master");
+    given["halite"]["upgrade"]["batch"] = batch.clone();
     given["halite"]["nodes"] = json!({
         "cp-1": {"roles": ["bootstrap", "control-plane", "etcd"]},
         "cp-2": {"roles": ["control-plane"]},
@@ -44,6 +49,16 @@ fn each_stage_reaches_all_hosts_with_the_ca_before_the_next_begins() {
         text += &steps(&format!("{ca}, compromised"), &rotation(compromised));
     }
     golden("steps-rotate.txt", &text);
+}
+
+#[test]
+fn further_nodes_get_a_ca_in_the_declared_batches() {
+    for (declared, expected) in [(json!("10%"), "10%"), (json!(3), "3")] {
+        let compiled = rotation_with_batch(json!({"ca": "kubernetes"}), &declared);
+        let mut chunks = compiled.low.chunks.iter();
+        let step = chunks.find(|chunk| chunk.id == "nodes-trust").unwrap();
+        assert_eq!(step.args["batch"], expected);
+    }
 }
 
 #[test]

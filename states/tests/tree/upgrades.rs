@@ -103,6 +103,9 @@ fn compiled_with(
     if let Some(hooks) = options.get("hooks") {
         pillar["halite"]["hooks"] = hooks.clone();
     }
+    if let Some(batch) = options.get("declared") {
+        pillar["halite"]["upgrade"]["batch"] = batch.clone();
+    }
     if options.get("minor").is_some() {
         two_minors(&mut pillar);
     }
@@ -194,6 +197,25 @@ fn an_upgrade_takes_the_members_one_by_one_and_then_the_others() {
     assert_eq!(steps[..2], ["lock ", server]);
     assert_eq!(steps[2..steps.len() - 1], uncordoned);
     assert_eq!(steps[steps.len() - 1], servers);
+}
+
+#[test]
+fn an_upgrade_without_a_batch_takes_the_declared_one() {
+    let all = [
+        ("cp-1", "bootstrap registry etcd control-plane", "0.2.0"),
+        ("w-1", "worker", "0.1.0"),
+        ("w-2", "worker", "0.1.0"),
+        ("w-3", "worker", "0.1.0"),
+    ];
+    let turns = |options: &serde_json::Value| {
+        let mut steps = upgrade_with(&all, "0.2.0", options);
+        steps.retain(|step| step.starts_with("upgrade_turn"));
+        steps.len()
+    };
+    assert_eq!(turns(&json!({})), 3, "a quarter, at least one");
+    assert_eq!(turns(&json!({"declared": 2})), 2);
+    assert_eq!(turns(&json!({"declared": "100%"})), 1);
+    assert_eq!(turns(&json!({"declared": 2, "batch": "1"})), 3);
 }
 
 #[test]

@@ -165,6 +165,8 @@ backup:
 notify: {sinks: {quiet: {url: "http://127.0.0.1:10248/healthz", severity: failure}}}
 certificates:
   renew: automatic
+upgrade:
+  batch: 50%
 trust:
   certificates:
     corp: |

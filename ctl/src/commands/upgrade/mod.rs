@@ -233,7 +233,7 @@ fn new_options(args: &NewUpgrade, run: &RunOptions) -> UpgradeOptions {
 /// the middle to ask about it.
 fn options(args: &RunOptions) -> UpgradeOptions {
     UpgradeOptions {
-        batch: Some(args.batch.clone()),
+        batch: args.batch.clone(),
         backup: !args.no_backup,
         drain: (!args.no_drain).then_some(UpgradeDrain {
             delete_emptydir_data: true,
@@ -253,9 +253,8 @@ fn again(version: &str, args: &NewUpgrade, run: &RunOptions) -> CommandLine {
 }
 
 fn with_options(command: CommandLine, args: &RunOptions) -> CommandLine {
-    let batch = Some(&args.batch).filter(|batch| *batch != "25%");
     command
-        .option("batch", batch)
+        .option("batch", args.batch.as_deref())
         .flag(args.no_backup, "no-backup")
         .flag(args.no_drain, "no-drain")
         .flag(args.force, "force")
@@ -324,7 +323,7 @@ mod tests {
         let drain = json!({"delete_emptydir_data": true, "force": false, "timeout": 900});
         assert_eq!(
             of("1.1"),
-            json!({"bundle": "1.1", "batch": "25%", "backup": true, "drain": drain})
+            json!({"bundle": "1.1", "backup": true, "drain": drain})
         );
         assert_eq!(
             of("1.1 --batch 3 --no-backup --no-drain"),
@@ -332,7 +331,7 @@ mod tests {
         );
         assert_eq!(
             of("1.1 --no-drain --pause-after control-plane"),
-            json!({"bundle": "1.1", "batch": "25%", "backup": true, "pause_after": "control-plane"})
+            json!({"bundle": "1.1", "backup": true, "pause_after": "control-plane"})
         );
         for words in [
             "1.1",

@@ -101,9 +101,8 @@ fn command_of(status: &UpgradeStatus) -> String {
 pub fn again(bundle: &str, options: &UpgradeOptions) -> String {
     let drain = options.drain.as_ref();
     let target = if options.back { "back" } else { bundle };
-    let batch = options.batch.as_deref().filter(|batch| *batch != "25%");
     let command = CommandLine::new(format!("ctl upgrade {target}"))
-        .option("batch", batch)
+        .option("batch", options.batch.as_deref())
         .flag(!options.backup, "no-backup")
         .flag(drain.is_none(), "no-drain")
         .flag(drain.is_some_and(|drain| drain.force), "force");
@@ -240,7 +239,6 @@ mod tests {
         let command = "`ctl upgrade 1.1 --batch 3 --force --drain-timeout 90s` continues it; `ctl upgrade back";
         assert!(stopped.contains(command), "{stopped}");
         let plain = UpgradeOptions {
-            batch: Some("25%".to_owned()),
             pause_after: Some("control-plane".to_owned()),
             ..UpgradeOptions::default()
         };

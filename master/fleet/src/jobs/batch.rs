@@ -22,18 +22,15 @@ pub enum Batch {
 pub struct BatchError(String);
 
 impl Batch {
-    /// The budget of hosts out, and the batch of an upgrade, unless the operator gives another one.
-    pub const USUAL: Self = Self::Percentage(25);
-
-    /// The budget of hosts out that the arguments of a job name.
+    /// The budget of hosts out that the arguments of a job name; `None` if they name none.
     ///
     /// # Errors
     /// It is not a batch.
-    pub fn of_args(args: &Value) -> Result<Self, BatchError> {
+    pub fn of_args(args: &Value) -> Result<Option<Self>, BatchError> {
         match args.get("batch") {
-            None => Ok(Self::USUAL),
-            Some(Value::String(text)) => text.parse(),
-            Some(other) => other.to_string().parse(),
+            None => Ok(None),
+            Some(Value::String(text)) => text.parse().map(Some),
+            Some(other) => other.to_string().parse().map(Some),
         }
     }
 
@@ -71,15 +68,20 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_budget_of_a_job_is_a_quarter_unless_its_arguments_name_another_one() {
-        let size = |args: Value| Batch::of_args(&args).map(|batch| batch.size(8)).ok();
-        assert_eq!(size(json!({"sls": ["a"]})), Some(2));
-        assert_eq!(size(Value::Null), Some(2));
-        assert_eq!(size(json!({"batch": "50%"})), Some(4));
-        assert_eq!(size(json!({"batch": "3"})), Some(3));
-        assert_eq!(size(json!({"batch": 3})), Some(3));
-        assert_eq!(size(json!({"batch": "1%"})), Some(1));
-        assert_eq!(size(json!({"batch": "half"})), None);
-        assert_eq!(size(json!({"batch": null})), None);
+    fn the_arguments_of_a_job_may_name_a_budget() {
+        let size = |args: Value| Batch::of_args(&args).map(|batch| batch.map(|own| own.size(8)));
+        for (args, expected) in [
+            (json!({"sls": ["a"]}), None),
+            (Value::Null, None),
+            (json!({"batch": "50%"}), Some(4)),
+            (json!({"batch": "3"}), Some(3)),
+            (json!({"batch": 3}), Some(3)),
+            (json!({"batch": "1%"}), Some(1)),
+        ] {
+            assert_eq!(size(args.clone()).unwrap(), expected, "{args}");
+        }
+        for args in [json!({"batch": "half"}), json!({"batch": null})] {
+            assert!(size(args.clone()).is_err(), "{args}");
+        }
     }
 }

@@ -11,6 +11,7 @@ use halite_core::clock::{Steady, rfc3339};
 use halite_core::due::NextReport;
 use halite_core::names::some_of;
 use halite_core::refusal::Refusal;
+use halite_pillar::upgrade::DeclaredBatch;
 use halite_proto::ids::{JobId, MinionId};
 use halite_store::{Job, Millis, RowState, StoredPart};
 use serde_json::Value;
@@ -208,15 +209,16 @@ fn may_restart(job: &Job) -> bool {
     !job.test && function.is_ok_and(|function| function.place == FunctionSite::States)
 }
 
-/// The budget that a job gives; `None` for a step of an orchestration.
-fn budget(job: &Job, hosts: usize) -> Option<usize> {
+/// The budget that a job gives, or the declared one; `None` for a step of an orchestration.
+fn budget(job: &Job, hosts: usize, declared: &DeclaredBatch) -> Option<usize> {
     if job.operator.starts_with(STEP) {
         return None;
     }
     let args: Value = serde_json::from_str(&job.args_json).unwrap_or_default();
-    // A job with another value was refused.
-    let batch = Batch::of_args(&args).unwrap_or(Batch::USUAL);
-    Some(batch.size(hosts))
+    // Jobs and documents with another value were refused.
+    let given = Batch::of_args(&args).ok().flatten();
+    let batch = given.or_else(|| declared.to_string().parse().ok());
+    Some(batch.unwrap_or(Batch::Number(1)).size(hosts))
 }
 
 impl Jobs {
@@ -248,7 +250,11 @@ impl Jobs {
             host: minion,
             job: job_id,
             group: &group,
-            budget: budget(&job, group.len()),
+            budget: budget(
+                &job,
+                group.len(),
+                &snapshot.declaration().cluster.upgrade.batch,
+            ),
         };
         let (now, steady) = (self.app.clock.now(), self.app.clock.steady());
         let (answer, report) = {
@@ -306,7 +312,7 @@ fn waiting(job_id: &JobId, hosts: &[MinionId], because: &str, since: Duration) -
         because: because.to_owned(),
         seconds: since.as_secs(),
         remedy: format!(
-            "each restarts services in its turn; `--batch` sets how many may be out, and `ctl job cancel {job_id}` ends the job"
+            "each restarts services in its turn; `--batch`, or `upgrade.batch` of the cluster document, sets how many may be out, and `ctl job cancel {job_id}` ends the job"
         ),
         ..StepWait::default()
     }

@@ -220,8 +220,20 @@ fn a_test_run_restarts_nothing_and_a_step_has_its_own_batches() {
         "run:20261121000000000001",
         json!({}),
     );
-    assert_eq!(budget(&step, 8), None);
-    let mine = |args: Value| budget(&with("state.highstate", false, "root", args), 8);
-    assert_eq!(mine(json!({})), Some(2));
-    assert_eq!(mine(json!({"batch": "50%"})), Some(4));
+    let [usual, all] = [
+        DeclaredBatch::default(),
+        DeclaredBatch::Text("100%".to_owned()),
+    ];
+    assert_eq!(budget(&step, 8, &usual), None);
+    let mine = |args: Value, declared: &DeclaredBatch| {
+        let job = with("state.highstate", false, "root", args);
+        budget(&job, 8, declared)
+    };
+    assert_eq!(mine(json!({}), &usual), Some(2));
+    assert_eq!(mine(json!({}), &DeclaredBatch::Number(3)), Some(3));
+    assert_eq!(mine(json!({}), &all), Some(8));
+    assert_eq!(
+        mine(json!({"batch": "50%"}), &DeclaredBatch::Number(3)),
+        Some(4)
+    );
 }

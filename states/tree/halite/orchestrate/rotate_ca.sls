@@ -159,7 +159,7 @@ nodes-{{ stage }}:
     - tgt: '* and not L@master and I@halite:node:runs:containers:True and not I@halite:node:roles:control-plane'
     - tgt_type: compound
     - sls: {{ has.nodes | json }}
-    - batch: 25%
+    - batch: {{ pillar.halite.upgrade.batch | string | json }}
     - unmatched: skip
     - bare: skip
     - require:

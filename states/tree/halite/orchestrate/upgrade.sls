@@ -1,7 +1,7 @@
 {#- Upgrades the cluster to another bundle of the site, with the same minor version of Kubernetes or
     the next one: API servers first, then the objects, then all other kubelets.
     `pillar.bundle`, its version, `pillar.batch`, the number or percentage of further hosts at a
-    time, `pillar.backup` and `pillar.drain`, the options of `ctl node drain` if hosts are drained,
+    time (otherwise the declared one), `pillar.backup` and `pillar.drain`, the options of `ctl node drain` if hosts are drained,
     are given at the start (`ctl upgrade`); so are `pillar.plan`, the confirmed plan, with which each
     turn is compared, and `pillar.pause_after`, the place of a pause. Hosts that have the bundle are
     left out, so an interrupted run resumes where it ended; only a cordon that it may have left is
@@ -214,7 +214,7 @@ objects-ahead:
         - halite: {{ ns.previous }}
 {%-   set ns.previous = 'objects-ahead' %}
 {%- endif %}
-{%- set batch = pillar.get('batch', '25%') | string %}
+{%- set batch = pillar.get('batch', pillar.halite.upgrade.batch) | string %}
 {%- if batch.endswith('%') %}
 {%-   set size = (ns.others | length) * (batch[:-1] | int) // 100 %}
 {%- else %}
