@@ -8,9 +8,9 @@ use anyhow::Context as _;
 use halite_proto::pki;
 use halite_proto::pki::{Inspected, PrivateKey};
 use halite_proto::tonic::Code;
-use halite_proto::transport::Channel;
-use halite_proto::v1::RenewOperatorRequest;
+use halite_proto::transport::{Channel, ClientIdentity};
 use halite_proto::v1::operator_client::OperatorClient;
+use halite_proto::v1::{CreateOperatorReply, RenewOperatorRequest};
 
 use crate::identity;
 use crate::identity::OperatorIdentity;
@@ -54,8 +54,8 @@ async fn follow(path: &Path, own: &OperatorIdentity, channel: &Channel) -> anyho
         let mut master = OperatorClient::new(channel.clone());
         let asked = tokio::time::timeout(ANSWER, master.renew_operator(request)).await;
         let asked = asked.context("the master did not answer in time")?;
-        client.certificate_pem = match asked {
-            Ok(reply) => reply.into_inner().certificate_pem,
+        client = match asked {
+            Ok(reply) => renewed(client, reply.into_inner()),
             // The connection was refused: the command itself reports it.
             Err(status) if status.code() == Code::Unavailable => return Ok(()),
             Err(status) => anyhow::bail!("{}", status.message()),
@@ -77,10 +77,16 @@ async fn follow(path: &Path, own: &OperatorIdentity, channel: &Channel) -> anyho
     identity::replace(path, &OperatorIdentity { client, ca_pem })
 }
 
+/// The identity with the certificate of the master's reply.
+pub fn renewed(client: ClientIdentity, reply: CreateOperatorReply) -> ClientIdentity {
+    ClientIdentity {
+        certificate_pem: reply.certificate_pem,
+        ..client
+    }
+}
+
 #[cfg(test)]
 mod tests {
-    use halite_proto::transport::ClientIdentity;
-
     use super::*;
     use crate::client::CERTIFICATE;
 

@@ -18,7 +18,7 @@ use crate::event_stream::{CallNews, follow};
 use crate::finished_run::LEFT_OUT;
 pub use crate::finished_run::{FinishedRun, print_outcome, print_outcomes, success_of};
 use crate::job_watch::{failures, progress, waiting};
-use crate::output::{Screen, seconds};
+use crate::output::{Screen, seconds, table};
 
 /// The function that predicts all changes of a host.
 const HIGHSTATE: &str = "state.highstate";
@@ -205,11 +205,13 @@ impl StepsWatch {
             return;
         }
         let paint = screen.paint();
-        let mark = match step.status {
+        let mark = match &step.status {
             StepStatus::Succeeded => paint.good("✓"),
             StepStatus::Failed => paint.bad("✗"),
             StepStatus::Skipped => "–".to_owned(),
-            _ => {
+            // It may have ended: it must not look as if it ran for ever.
+            StepStatus::Other(word) => paint.notable(&table::line(word)),
+            StepStatus::Waiting | StepStatus::Running => {
                 let line = format!("{}  {name} …", self.label);
                 return screen.live().set(&self.key(""), &line);
             }

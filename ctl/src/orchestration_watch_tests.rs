@@ -114,6 +114,20 @@ fn a_repeated_step_event_is_shown_once() {
     assert_eq!(watch.done.failures, ["step x: why"]);
 }
 
+/// A newer master may know other ends of a step.
+#[test]
+fn a_step_with_a_status_of_another_version_does_not_run_for_ever() {
+    let mut pty = Pty::new(80, 8);
+    let screen = &mut Screen::on(Format::Table, pty.terminal(), pty.terminal());
+    let mut watch = StepsWatch::new("b");
+    let of = |status| step(0, "host", status, StepDetail::default());
+    watch.take(&of(StepStatus::Running), screen);
+    assert_eq!(pty.lines(), ["b  host …"]);
+    watch.take(&of(StepStatus::Other("deferred".to_owned())), screen);
+    assert_eq!(pty.lines(), ["b  host deferred  1.5 s"]);
+    assert_eq!(watch.finished, ["b  host deferred  1.5 s"]);
+}
+
 /// Of 36 steps, the running one and its hosts are always visible, and the finished ones have
 /// scrolled up.
 #[test]

@@ -8,8 +8,8 @@ use std::sync::Arc;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use halite_api::{BackupHead, BackupOptions, KeysAtRevision, SnapshotMember, Time};
 use halite_core::ca::{Cas, HALITE};
-use halite_core::clock::rfc3339;
 use halite_core::refusal::{Refusal, RefusalKind};
 use halite_core::saved;
 use halite_core::saved::{Files, unreadable};
@@ -121,31 +121,40 @@ pub struct Head<'a> {
 }
 
 impl Head<'_> {
-    /// The first part, as JSON.
+    /// The first part.
     #[must_use]
-    pub fn json(&self) -> Value {
+    pub fn part(&self) -> BackupHead {
         let resolved = self.cluster.resolved.as_ref();
         let SnapshotSource {
             member,
             status,
             keys,
         } = self.source;
-        json!({
-            "cluster": self.cluster.metadata.name,
-            "cluster_id": self.cluster_id,
-            "created": rfc3339(self.created),
-            "epoch": self.epoch,
-            "halite": env!("CARGO_PKG_VERSION"),
-            "kubernetes": self.cluster.kubernetes_version(),
-            "bundle": resolved.and_then(|resolved| resolved.bundle.as_ref()),
-            "etcd": {
-                "member": member.title(),
-                "version": status.version,
-                "cluster": format!("{:x}", status.cluster),
-                "keys": {"revision": keys.revision, "count": keys.count},
+        let backup = &self.cluster.backup;
+        BackupHead {
+            cluster: self.cluster.metadata.name.to_string(),
+            cluster_id: self.cluster_id.clone(),
+            created: Time::from_millis(self.created),
+            epoch: self.epoch,
+            halite: env!("CARGO_PKG_VERSION").to_owned(),
+            kubernetes: self.cluster.kubernetes_version().to_owned(),
+            bundle: resolved.and_then(|resolved| resolved.bundle.clone()),
+            etcd: SnapshotMember {
+                member: member.title(),
+                version: status.version.clone(),
+                cluster: format!("{:x}", status.cluster),
+                keys: Some(KeysAtRevision {
+                    revision: keys.revision,
+                    count: keys.count,
+                }),
             },
-            "backup": self.cluster.backup,
-        })
+            backup: BackupOptions {
+                directory: backup.directory.clone(),
+                keep: backup.keep,
+                recipients: backup.recipients.clone(),
+            },
+            standby: None,
+        }
     }
 }
 
@@ -158,14 +167,19 @@ pub struct SavedContent {
 }
 
 /// Starts to send a backup, which the cluster's own CA signs.
-pub fn send(head: Value, content: SavedContent, snapshot: Snapshot, cas: Arc<Cas>) -> PartReceiver {
+pub fn send(
+    head: BackupHead,
+    content: SavedContent,
+    snapshot: Snapshot,
+    cas: Arc<Cas>,
+) -> PartReceiver {
     let (to, receiver) = mpsc::channel(QUEUE);
     tokio::spawn(async move {
         let mut sender = Sender {
             to,
             sent: BTreeMap::new(),
         };
-        if let Err(refusal) = sender.all(head, content, snapshot, &cas).await {
+        if let Err(refusal) = sender.all(&head, content, snapshot, &cas).await {
             sender.fail(refusal).await;
         }
     });
@@ -183,12 +197,13 @@ struct Sender {
 impl Sender {
     async fn all(
         &mut self,
-        head: Value,
+        head: &BackupHead,
         content: SavedContent,
         snapshot: Snapshot,
         cas: &Cas,
     ) -> Result<(), Refusal> {
-        self.send(Part::HeadJson(head.to_string())).await?;
+        let json = serde_json::to_string(head).map_err(|error| Refusal::internal(chain(&error)))?;
+        self.send(Part::HeadJson(json)).await?;
         for (name, path) in content.files {
             self.file(name, &path).await?;
         }
@@ -196,7 +211,7 @@ impl Sender {
             self.bytes(name, mode, &content).await?;
         }
         self.snapshot(snapshot).await?;
-        self.signature(&head, cas).await?;
+        self.signature(head, cas).await?;
         self.send(Part::End(true)).await
     }
 
@@ -252,7 +267,7 @@ impl Sender {
     }
 
     /// Sends the signature of everything before it, as a file.
-    async fn signature(&self, head: &Value, cas: &Cas) -> Result<(), Refusal> {
+    async fn signature(&self, head: &BackupHead, cas: &Cas) -> Result<(), Refusal> {
         let statement = json!({"kind": STATEMENT, "header": head, "files": self.sent}).to_string();
         let internal = |error| Refusal::internal(chain(&error));
         let signature = cas.sign_statement(HALITE, &statement).map_err(internal)?;

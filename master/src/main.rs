@@ -10,7 +10,7 @@ use anyhow::Context as _;
 use clap::Parser as _;
 use halite_cli::master::{Cli, Command};
 use halite_cli::output;
-use halite_core::clock::{Clock as _, SystemClock, millis};
+use halite_core::clock::{Clock as _, SystemClock};
 use halite_core::config::Config;
 use halite_core::init;
 use halite_errors::chain;
@@ -21,7 +21,7 @@ use halite_master::standby_backup;
 use halite_standby::promote::{
     Promoted, Promotion, PromotionEffect, PromotionPreview, PromotionRequest, Unit,
 };
-use halite_standby::report::{age, report};
+use halite_standby::report::{age, gap, report};
 use halite_store::AUDIT_TARGET;
 use tracing_subscriber::filter::{LevelFilter, Targets};
 use tracing_subscriber::prelude::*;
@@ -72,12 +72,12 @@ fn promote(path: &Path, wanted: &PromotionRequest, test: bool) -> anyhow::Result
     if let Some(report) = report(&config)? {
         let now = SystemClock.now();
         let until = report.until();
-        let ago = age(millis(until).map_or(0, |until| now - until));
+        let ago = age(now - until.as_millis());
         output::say(&format!(
             "standby   of {}: complete up to {until}, {ago} ago",
             report.master
         ));
-        if let Some(missed) = report.missed(now) {
+        if let Some(missed) = gap(&report, now) {
             output::say(&format!(
                 "missing   records after that may be missing: {missed}"
             ));

@@ -10,6 +10,7 @@ use std::io::Write;
 use std::path::Path;
 use std::sync::Arc;
 
+use halite_api::SavedStandby;
 use halite_cluster::etcd;
 use halite_core::ca::{CaError, Cas, HALITE};
 use halite_core::clock::Clock;
@@ -23,7 +24,6 @@ use halite_standby::export::{Exported, clear, export, has_same_keys};
 use halite_standby::report::report;
 use rustix::fs::{FlockOperation, flock};
 use rustix::io::Errno;
-use serde_json::json;
 
 use crate::backup_parts::{Head, PartReceiver, STORE, SavedContent, SnapshotSource, send};
 
@@ -119,9 +119,12 @@ async fn parts(
         epoch,
         source: &source,
     };
-    let mut head = head.json();
+    let mut head = head.part();
     // The store in it is as old as the end of the stream, if the stream has ended.
-    head["standby"] = json!({"name": own, "followed": report(config)?});
+    head.standby = Some(SavedStandby {
+        name: own.map(str::to_owned),
+        followed: report(config)?,
+    });
     let snapshot = source.snapshot(&members).await?;
     // Secrets in the snapshot may need the keys of the next stage.
     if !has_same_keys(root, &files)? {

@@ -82,9 +82,10 @@ pub fn report(health: &Health, paint: &Paint) -> String {
 pub fn findings_of(health: &Health, paint: &Paint, wanted: impl Fn(&str) -> bool) -> String {
     let mut text = String::new();
     for check in health.checks.iter().filter(|check| wanted(&check.name)) {
-        let mark = match check.state {
+        let mark = match &check.state {
             CheckState::Failure => paint.bad("✗"),
-            _ => paint.notable("!"),
+            CheckState::Warning | CheckState::Good => paint.notable("!"),
+            CheckState::Other(word) => paint.notable(&table::line(word)),
         };
         for finding in &check.findings {
             let name = table::line(&check.name);
@@ -138,11 +139,17 @@ mod tests {
                     CheckState::Warning,
                     Some(("b is behind", None)),
                 ),
+                check(
+                    "dns",
+                    CheckState::Other("unknown".to_owned()),
+                    Some(("no answer", None)),
+                ),
             ],
         };
         assert_eq!(
             report(&health, &PLAIN),
-            "✗ nodes: a is not Ready\n    look there\n! bundle-applied: b is behind\n✗ 1 of 3 checks\n"
+            "✗ nodes: a is not Ready\n    look there\n! bundle-applied: b is behind\n\
+             unknown dns: no answer\n✗ 1 of 4 checks\n"
         );
         assert_eq!(failing(&health), ["nodes"]);
     }

@@ -2,9 +2,8 @@
 
 use std::path::Path;
 
-use halite_api::{ClusterStatus, FailedHandOver, MasterList, StandbyHost, to_value};
+use halite_api::{ClusterStatus, FailedHandOver, MasterList, StandbyHost, StreamReport, to_value};
 use halite_pillar::masters::STANDBY_OF;
-use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
 use crate::cli::{Global, Master};
@@ -82,55 +81,9 @@ fn failure(note: &FailedHandOver, cluster: &str) -> String {
     )
 }
 
-/// A standby's knowledge of its master, from the file `report.json`.
-#[derive(Default, Deserialize)]
-#[serde(default)]
-struct StandbyReport {
-    master: Option<String>,
-    since: Option<String>,
-    following: bool,
-    missed: Missed,
-}
-
-/// The reasons why a standby may lack something that the master has answered.
-#[derive(Default, Deserialize)]
-#[serde(default)]
-struct Missed {
-    off: Option<TimeOff>,
-    answered: Option<Answered>,
-}
-
-/// The time in which halite-master did not run on the standby.
-#[derive(Deserialize)]
-struct TimeOff {
-    from: String,
-    to: String,
-}
-
-/// An answer of the master that the standby has not taken completely.
-#[derive(Deserialize)]
-struct Answered {
-    at: String,
-}
-
-impl Missed {
-    /// The end of a sentence; empty if the standby lacks nothing.
-    fn text(&self) -> String {
-        match (&self.off, &self.answered) {
-            (Some(TimeOff { from, to }), _) => format!(
-                ", and may lack later changes, because halite-master did not run here from {from} to {to}"
-            ),
-            (None, Some(Answered { at })) => format!(
-                ", and may lack later changes, because the master answered at {at} and this host has not taken all of them"
-            ),
-            (None, None) => String::new(),
-        }
-    }
-}
-
 /// The knowledge of a standby, or of a host that hands the master over, while no master answers;
 /// `None` on other hosts.
-fn local(state_dir: &Path) -> Option<MasterList> {
+pub fn local(state_dir: &Path) -> Option<MasterList> {
     if let Some(to) = retire::moving_to(state_dir) {
         let problem = format!(
             "this host hands the master over to {to}, which takes it once its copy is complete; if {to} is dead, `ctl \
@@ -142,18 +95,22 @@ fn local(state_dir: &Path) -> Option<MasterList> {
         });
     }
     let of = std::fs::read_to_string(state_dir.join(STANDBY_OF)).ok()?;
-    let report: StandbyReport = read(state_dir, "report.json").unwrap_or_default();
-    let master = or_dash(report.master.as_ref());
-    let problem = match (&report.since, report.following) {
-        (Some(since), false) => format!(
-            "no master answers; this host is a standby and had a complete copy of {master} until {since}{}: if that master is \
-             dead, `ctl master promote` makes this host the master's",
-            report.missed.text()
+    let problem = match read::<StreamReport>(state_dir, StreamReport::FILE) {
+        Some(report) if report.following => format!(
+            "no master answers, but this host follows {}: name it with --master",
+            report.master
         ),
-        (Some(_), true) => {
-            format!("no master answers, but this host follows {master}: name it with --master")
+        Some(report) => {
+            let missed = report.missed.map_or_else(String::new, |gap| {
+                format!(", and may lack later changes, because {gap}")
+            });
+            format!(
+                "no master answers; this host is a standby and had a complete copy of {} until {}{missed}: if that master is dead, \
+                 `ctl master promote` makes this host the master's",
+                report.master, report.since
+            )
         }
-        (None, _) => {
+        None => {
             "no master answers; this host is declared a standby and has no copy of the master yet"
                 .to_owned()
         }
@@ -201,10 +158,10 @@ pub fn overview(masters: &MasterList, paint: &Paint) -> String {
 
 #[cfg(test)]
 mod tests {
-    use halite_api::{StandbyState, Time};
-    use serde_json::json;
+    use halite_api::{HandOver, StandbyState, StreamGap, Time};
 
     use super::*;
+    use crate::reply_contract_tests::hand_over;
 
     #[test]
     fn the_master_its_standbys_and_what_is_wrong_are_shown() {
@@ -246,8 +203,8 @@ cp-3     missing  -                         -    -
     #[test]
     fn a_host_that_hands_over_names_the_next_master() {
         let directory = tempfile::tempdir().unwrap();
-        let note = json!({"to": "cp-2", "phase": "decided"}).to_string();
-        std::fs::write(directory.path().join("hand-over.json"), note).unwrap();
+        let note = serde_json::to_string(&hand_over()).unwrap();
+        std::fs::write(directory.path().join(HandOver::FILE), note).unwrap();
         let found = local(directory.path()).unwrap();
         let text = &found.problems[0];
         assert!(text.contains("hands the master over to cp-2"), "{text}");
@@ -285,23 +242,49 @@ cp-3     missing  -                         -    -
         let text = problem();
         assert!(text.contains("no copy"), "{text}");
         std::fs::write(directory.path().join("standby/epoch"), "4").unwrap();
-        let report =
-            r#"{"master": "10.0.0.1:4550", "since": "2026-11-23T10:00:00Z", "following": false}"#;
-        std::fs::write(directory.path().join("standby/report.json"), report).unwrap();
+        let time = Time::from_millis;
+        let report = StreamReport {
+            master: "10.0.0.1:4550".to_owned(),
+            since: time(0),
+            following: false,
+            alive: None,
+            missed: None,
+        };
+        let write = |report: &StreamReport| {
+            let text = serde_json::to_string(report).unwrap();
+            let path = directory.path().join("standby").join(StreamReport::FILE);
+            std::fs::write(path, text).unwrap();
+        };
+        write(&report);
         assert_eq!(local(directory.path()).unwrap().epoch, Some(4));
         let text = problem();
-        assert!(text.contains("until 2026-11-23T10:00:00Z:"), "{text}");
+        assert!(text.contains("until 1970-01-01T00:00:00.000Z:"), "{text}");
+        let off = StreamGap::Off {
+            from: time(1000),
+            to: time(2000),
+        };
         for (missed, expected) in [
             (
-                r#"{"off": {"from": "T1", "to": "T2"}}"#,
-                "did not run here from T1 to T2",
+                off,
+                "did not run on this host from 1970-01-01T00:00:01.000Z to",
             ),
-            (r#"{"answered": {"at": "T3"}}"#, "the master answered at T3"),
+            (
+                StreamGap::Answered { at: time(3000) },
+                "the master answered at 1970-01-01T00:00:03.000Z",
+            ),
         ] {
-            let report = format!("{}, \"missed\": {missed}}}", report.trim_end_matches('}'));
-            std::fs::write(directory.path().join("standby/report.json"), report).unwrap();
+            write(&StreamReport {
+                missed: Some(missed),
+                ..report.clone()
+            });
             let text = problem();
             assert!(text.contains(expected), "{text}");
         }
+        write(&StreamReport {
+            following: true,
+            ..report
+        });
+        let text = problem();
+        assert!(text.contains("follows 10.0.0.1:4550"), "{text}");
     }
 }

@@ -164,6 +164,7 @@ pub mod printed {
         issued_table as kubeconfigs, kubeconfig as kubeconfig_value, written as written_kubeconfig,
         written_text as kubeconfig_file,
     };
+    pub use super::master::local as masters_here;
     pub use super::node_list::one as node;
     pub use super::nodes::declared as new_nodes;
     pub use super::notify::{list as sinks, results as sink_tests};

@@ -322,10 +322,12 @@ fn removal(args: &MasterRetire, from: &NodeName) -> NodeRemove {
 
 #[cfg(test)]
 mod tests {
+    use halite_api::{HandOver, HandOverPhase};
     use halite_pillar::masters::STANDBY_OF;
 
     use super::*;
     use crate::cli::{Cli, Command, Master};
+    use crate::reply_contract_tests::hand_over;
 
     fn arguments(line: &str) -> Result<MasterRetire, clap::Error> {
         let cli = <Cli as clap::Parser>::try_parse_from(line.split(' '))?;
@@ -391,18 +393,22 @@ mod tests {
     #[test]
     fn a_host_that_hands_over_waits_for_the_next_master() {
         let directory = tempfile::tempdir().unwrap();
-        let write = |phase: &str| {
-            let note = json!({"to": "cp-2", "phase": phase}).to_string();
-            std::fs::write(directory.path().join("hand-over.json"), note).unwrap();
+        let write = |phase: HandOverPhase| {
+            let note = HandOver {
+                phase,
+                ..hand_over()
+            };
+            let text = serde_json::to_string(&note).unwrap();
+            std::fs::write(directory.path().join(HandOver::FILE), text).unwrap();
         };
         assert_eq!(moving_to(directory.path()), None);
-        for phase in ["offered", "decided"] {
+        for phase in [HandOverPhase::Offered, HandOverPhase::Decided] {
             write(phase);
             assert_eq!(moving_to(directory.path()).as_deref(), Some("cp-2"));
         }
-        write("failed");
+        write(HandOverPhase::Failed);
         assert_eq!(moving_to(directory.path()), None);
-        write("decided");
+        write(HandOverPhase::Decided);
         std::fs::write(directory.path().join(STANDBY_OF), "").unwrap();
         assert_eq!(moving_to(directory.path()), None);
     }

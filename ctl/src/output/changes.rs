@@ -1,5 +1,6 @@
 //! The changes of a state, as text for people: diffs as diffs, pairs as `old → new`.
 
+use serde::Deserialize;
 use serde_json::{Map, Value};
 
 use super::{Paint, table};
@@ -25,29 +26,37 @@ fn entry(key: &str, value: &Value, paint: Paint, out: &mut Vec<String>) {
                     .map(|line| painted(line, paint)),
             );
         }
-        Value::Object(map) if is_pair(map) => {
-            let side = |name: &str| map.get(name).map_or_else(|| "-".to_owned(), short);
-            let (old, new) = (side("old"), side("new"));
-            if old.contains('\n') || new.contains('\n') {
+        Value::Object(map) if !map.is_empty() => match Pair::deserialize(value) {
+            Ok(pair) => pair_lines(key, &pair, paint, out),
+            Err(_) => {
                 out.push(format!("{key}:"));
-                out.extend(old.lines().map(|line| painted(&format!("-{line}"), paint)));
-                out.extend(new.lines().map(|line| painted(&format!("+{line}"), paint)));
-            } else {
-                out.push(format!("{key}: {old} → {new}"));
+                for line in lines(map, paint) {
+                    out.push(format!("  {line}"));
+                }
             }
-        }
-        Value::Object(map) if !map.is_empty() => {
-            out.push(format!("{key}:"));
-            for line in lines(map, paint) {
-                out.push(format!("  {line}"));
-            }
-        }
+        },
         other => out.push(format!("{key}: {}", short(other))),
     }
 }
 
-fn is_pair(map: &Map<String, Value>) -> bool {
-    !map.is_empty() && map.keys().all(|key| key == "old" || key == "new")
+/// A change of one value.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Pair {
+    old: Option<Value>,
+    new: Option<Value>,
+}
+
+fn pair_lines(key: &str, pair: &Pair, paint: Paint, out: &mut Vec<String>) {
+    let side = |value: &Option<Value>| value.as_ref().map_or_else(|| "-".to_owned(), short);
+    let (old, new) = (side(&pair.old), side(&pair.new));
+    if old.contains('\n') || new.contains('\n') {
+        out.push(format!("{key}:"));
+        out.extend(old.lines().map(|line| painted(&format!("-{line}"), paint)));
+        out.extend(new.lines().map(|line| painted(&format!("+{line}"), paint)));
+    } else {
+        out.push(format!("{key}: {old} → {new}"));
+    }
 }
 
 fn short(value: &Value) -> String {
@@ -79,6 +88,8 @@ mod tests {
             "diff": "--- \n+++ \n@@ -1 +1 @@\n-a\n+b\n",
             "mode": {"old": "0644", "new": "0600"},
             "installed": {"kubelet": {"old": "", "new": "1.36.3-1"}},
+            "owner": {"new": "root"},
+            "old": {"old": "a", "other": "b"},
             "refreshed": true,
         });
         let Value::Object(changes) = changes else {
@@ -95,6 +106,10 @@ mod tests {
                 "mode: 0644 → 0600",
                 "installed:",
                 "  kubelet: - → 1.36.3-1",
+                "owner: - → root",
+                "old:",
+                "  old: a",
+                "  other: b",
                 "refreshed: yes",
             ]
         );

@@ -34,7 +34,7 @@ pub struct MadeBackup {
     pub removed: Vec<String>,
     /// The time since which the standby that made it has not followed the master. Absent otherwise.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub not_followed_since: Option<String>,
+    pub not_followed_since: Option<Time>,
     /// The failures after the backup was made, one sentence each.
     pub problems: Vec<String>,
 }

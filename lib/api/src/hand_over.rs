@@ -1,8 +1,9 @@
-//! A planned move of the master.
+//! A move of the master: its plan, and the record on the disk of its host.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::Time;
 use crate::document::document;
 
 /// A planned move of the master to a standby: the obstacles, or the progress. `ctl master retire`
@@ -42,3 +43,47 @@ pub struct MasterMove {
 }
 
 document!(MasterMove);
+
+/// The record of a move, on the disk of the host that the master leaves. The master writes it; `ctl`
+/// reads it while no master serves.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct HandOver {
+    /// The master's current host.
+    pub from: String,
+    /// The standby.
+    pub to: String,
+    /// `true` if `from` leaves the cluster afterwards.
+    pub leaves: bool,
+    /// The epoch of the next master.
+    pub epoch: u64,
+    /// The addresses of the other masters, starting with the address of `to`.
+    pub masters: Vec<String>,
+    /// The names of their hosts.
+    pub hosts: Vec<String>,
+    /// The time at which it started.
+    pub since: Time,
+    /// Its progress.
+    pub phase: HandOverPhase,
+    /// The reason of the failure; otherwise empty.
+    #[serde(default)]
+    pub reason: String,
+}
+
+impl HandOver {
+    /// The name of the file in the directory of the master's state.
+    pub const FILE: &str = "hand-over.json";
+}
+
+/// The progress of a move. A master that does not know the phase must not serve, so there is no
+/// variant for other words.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum HandOverPhase {
+    /// The standby is being brought up to date.
+    Offered,
+    /// The standby has everything and is the next master.
+    Decided,
+    /// The standby did not connect in time, or made no progress: this host still has the master.
+    Failed,
+}

@@ -50,8 +50,7 @@ pub struct CheckResult {
 pub struct HealthFinding {
     /// The finding, in one sentence.
     pub message: String,
-    /// The host; empty if the finding is about the whole cluster. Absent if the message names the
-    /// remedy itself.
+    /// The host. Absent if the finding is about the cluster, or its message names the host.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub host: Option<String>,
     /// The operator's next step. Absent if the message names it.

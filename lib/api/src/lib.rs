@@ -5,11 +5,15 @@
 //! Keys are in camelCase. A reader ignores unknown fields and keeps the text of unknown words, so
 //! that both sides may have different versions.
 //!
+//! The head of a backup and the records of a move and of a standby are not documents: `ctl` reads
+//! them and does not print them.
+//!
 //! `docs/reference/output.md` and `docs/reference/events.md` are generated from these types.
 
 mod answer;
 mod audit;
 mod backup_answers;
+mod backup_head;
 mod backups;
 mod bundle_answers;
 mod bundle_files;
@@ -36,6 +40,7 @@ mod registry_answers;
 mod render;
 mod run;
 mod secrets;
+mod standby_report;
 mod status;
 mod time;
 mod upgrade;
@@ -44,6 +49,7 @@ mod word;
 pub use answer::MinionAnswer;
 pub use audit::{AuditLine, AuditLog};
 pub use backup_answers::{CopiedBackup, MadeBackup, StartedEtcd, VerifiedBackup};
+pub use backup_head::{BackupHead, BackupOptions, KeysAtRevision, SavedStandby, SnapshotMember};
 pub use backups::{BackupHost, ClusterBackups, RegistryBackups};
 pub use bundle_answers::{
     AddedBundle, BundleChange, BundleDiff, CopiedBundle, RefusedBundle, RemovedBundle, UsedBundle,
@@ -66,7 +72,7 @@ pub use event_data::{
     ParallelRepair, PartReturned, PartStarted, RunCancelled, RunCreated, RunEnded, RunJob, RunStep,
     StateProgress, StepWait,
 };
-pub use hand_over::MasterMove;
+pub use hand_over::{HandOver, HandOverPhase, MasterMove};
 pub use health::{CheckResult, CheckState, Health, HealthFinding};
 pub use job::{Job, JobCancellation, JobList, JobPart, JobStatus, PartState};
 pub use journal::HostJournal;
@@ -96,6 +102,7 @@ pub use run::{
     JobOrRun, Run, RunCancellation, RunList, RunStatus, RunSummary, Step, StepDetail, StepStatus,
 };
 pub use secrets::{NamedSecret, RecipientOfSecrets, SecretList, SecretRecipients};
+pub use standby_report::{StreamGap, StreamReport};
 pub use status::{
     ApiServer, ApiState, BundleInUse, BundleOfSite, ClusterDns, ClusterStatus, HighstateResult,
     KubernetesNode, LastHighstate, NodeList, NodeStatus, RecentRun, VirtualAddress,

@@ -58,7 +58,7 @@ pub struct StandbyHost {
     /// The bytes that are still on their way to it. Absent while it is missing.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub lag: Option<u64>,
-    /// The reason why it is gone. Absent or empty otherwise.
+    /// The reason why it is gone. Absent otherwise.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
 }

@@ -1,6 +1,7 @@
 //! The state of the cluster.
 
-use halite_proto::ids::JobId;
+use halite_names::BundleVersion;
+use halite_proto::ids::{JobId, MinionId};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -109,7 +110,8 @@ pub struct ApiState {
 #[serde(rename_all = "camelCase")]
 pub struct ApiServer {
     /// Its host.
-    pub host: String,
+    #[schemars(with = "String")]
+    pub host: MinionId,
     /// `true` if it is ready.
     pub ready: bool,
     /// The reason why it is not ready. Absent if it is.
@@ -179,7 +181,8 @@ pub struct NodeStatus {
     pub highstate: Option<LastHighstate>,
     /// The bundle that it uses instead of the cluster's, during an upgrade. Absent otherwise.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub uses: Option<String>,
+    #[schemars(with = "Option<String>")]
+    pub uses: Option<BundleVersion>,
     /// The bundle of its last successful highstate. Absent if there was none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub bundle: Option<String>,

@@ -6,11 +6,13 @@ use serde::{Deserialize, Serialize};
 
 /// The facts about a backup.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
 pub struct Header {
     /// The name of the cluster.
     pub cluster: String,
     /// The identity of the cluster: SHA-256 of the certificate of its own CA. Another cluster of
-    /// the same name has a different one.
+    /// the same name has a different one. Backups made by older versions have the alias.
+    #[serde(alias = "cluster_id")]
     pub cluster_id: String,
     /// The time at which it was started.
     pub created: Timestamp,
@@ -50,4 +52,23 @@ pub struct CountedKeys {
     pub revision: i64,
     /// The number of keys.
     pub count: u64,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_header_of_an_earlier_version_is_read() {
+        let text = r#"{"cluster": "prod", "cluster_id": "ab12", "created": "2026-11-23T14:00:00Z", "epoch": 1,
+            "halite": "0.1.0", "kubernetes": "v1.36.3", "bundle": null,
+            "etcd": {"member": "cp-1", "version": "3.6.6", "cluster": "1"}, "recipients": []}"#;
+        let header: Header = serde_json::from_str(text).unwrap();
+        assert_eq!(
+            (header.cluster_id.as_str(), header.etcd.keys),
+            ("ab12", None)
+        );
+        let written = serde_json::to_value(&header).unwrap();
+        assert_eq!(written["clusterId"], "ab12", "{written}");
+    }
 }

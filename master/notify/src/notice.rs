@@ -88,7 +88,7 @@ pub fn notices(health: &Health, now: Millis) -> Vec<Notice> {
             check: check.name.clone(),
             title: check.title.clone(),
             severity,
-            host: finding.host.clone().filter(|host| !host.is_empty()),
+            host: finding.host.clone(),
             message: finding.message.chars().take(MESSAGE).collect(),
             remedy: finding.remedy.clone(),
             since: now,
@@ -175,7 +175,7 @@ mod tests {
             healthy: false,
             checks: vec![
                 check("a", CheckState::Good, Vec::new()),
-                check("b", CheckState::Warning, vec![finding(Some(""))]),
+                check("b", CheckState::Warning, vec![finding(None)]),
                 check(
                     "c",
                     CheckState::Failure,

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::StreamExt as _;
-use halite_api::Event;
+use halite_api::{Event, HandOver};
 use halite_core::clock::ManualClock;
 use halite_core::event_bus::message;
 use halite_core::names::minion;
@@ -18,7 +18,7 @@ use halite_proto::v1::HandOverRequest;
 use halite_store::{Audit, KeyState};
 use serde_json::json;
 
-use super::contract::{check_answer, check_document, check_event};
+use super::contract::{check, check_answer, check_document, check_event};
 use super::fixture::{Life, ScriptedMinion, Site};
 use crate::operator::{audit, kubeconfig};
 use crate::orchestrate_tests::upgrade_fixture;
@@ -373,5 +373,11 @@ fn a_move_of_the_master() {
         .block_on(life.backend.hand_over(request))
         .unwrap();
     check_document("master-move", &plan);
+    let request = HandOverRequest::default();
+    let begun = life.runtime.block_on(life.backend.hand_over(request));
+    assert!(begun.unwrap().begun);
+    let record = life.app.config.state_dir.join(HandOver::FILE);
+    let record = std::fs::read_to_string(record).unwrap();
+    check("hand-over", serde_json::from_str(&record).unwrap());
     life.kill();
 }

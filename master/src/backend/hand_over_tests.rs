@@ -6,13 +6,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use halite_age::Identity;
-use halite_api::MasterMove;
+use halite_api::{HandOverPhase, MasterMove};
 use halite_core::names::minion;
 use halite_core::refusal::Refusal;
 use halite_core::roster::FollowState;
 use halite_etcd::fake::FakeCluster;
 use halite_proto::v1::HandOverRequest;
-use halite_standby::hand_over::{Phase, read};
+use halite_standby::hand_over::read;
 use halite_store::{Job, JobRow, JobStatus};
 use serde_json::json;
 
@@ -131,7 +131,7 @@ fn it_waits_for_what_runs_and_then_its_note_is_on_disk_before_the_master_stops()
     assert!(answer.begun, "{answer:?}");
     assert_eq!(answer.to.as_deref(), Some("cp-3"));
     let note = read(&life.app.config).unwrap().unwrap();
-    assert_eq!(note.phase, Phase::Offered);
+    assert_eq!(note.phase, HandOverPhase::Offered);
     assert_eq!(
         (note.from.as_str(), note.to.as_str(), note.leaves),
         ("bootstrap-1", "cp-3", false)
@@ -199,7 +199,10 @@ fn of_two_moves_at_the_same_moment_the_second_is_refused_and_a_repetition_is_the
     assert!(refused.starts_with(&text), "{refused}");
     let note = || read(&life.app.config).unwrap().unwrap();
     let first = note();
-    assert_eq!((first.to.as_str(), first.phase), (to, Phase::Offered));
+    assert_eq!(
+        (first.to.as_str(), first.phase),
+        (to, HandOverPhase::Offered)
+    );
     // The answer was lost, and `ctl` asks again.
     let again = ask(&life, &move_to(to)).unwrap();
     assert_eq!((again.begun, again.to.as_deref()), (true, Some(to)));

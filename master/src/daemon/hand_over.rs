@@ -5,6 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
+use halite_api::{HandOver, HandOverPhase};
 use halite_core::app::App;
 use halite_core::ca::files;
 use halite_core::clock::SystemClock;
@@ -12,7 +13,7 @@ use halite_core::config::Config;
 use halite_core::descriptors;
 use halite_core::succession;
 use halite_errors::chain;
-use halite_standby::hand_over::{Decision, HandOver, Phase, forget};
+use halite_standby::hand_over::{Decision, forget};
 use halite_standby::mark;
 use halite_store::Store;
 use tokio::signal::unix::{SignalKind, signal};
@@ -144,7 +145,7 @@ async fn until_taken(app: &App, decision: &Decision) -> End {
     let mut offer = Offer::begin(Instant::now());
     loop {
         tokio::time::sleep(PAUSE).await;
-        if decision.note().phase == Phase::Failed {
+        if decision.note().phase == HandOverPhase::Failed {
             return End::Failed;
         }
         if other_masters::ask(app, &note.masters, Path::new(MINION))

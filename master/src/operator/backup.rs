@@ -45,7 +45,7 @@ pub async fn backup(app: &Arc<App>, jobs: &Arc<Jobs>) -> Result<BackupParts, Ref
         epoch: app.store.epoch(),
         source: &source,
     };
-    let head = head.json();
+    let head = head.part();
     let store = app.store.copy().await?;
     let config = app.config.clone();
     let files = in_background(move || saved::files(&config));

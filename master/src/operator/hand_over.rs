@@ -4,10 +4,9 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
-use halite_api::MasterMove;
+use halite_api::{HandOver, HandOverPhase, MasterMove, Time};
 use halite_cluster::leaving::{Confirmed, Leaving};
 use halite_core::app::App;
-use halite_core::clock::rfc3339;
 use halite_core::declared::Snapshot;
 use halite_core::refusal::Refusal;
 use halite_core::roster::{FollowState, SeenStandby};
@@ -18,7 +17,7 @@ use halite_pillar::view::MASTER_PORT;
 use halite_proto::ids::MinionId;
 use halite_proto::v1::HandOverRequest;
 use halite_standby::disk::CopyError;
-use halite_standby::hand_over::{HandOver, Phase, under_way, write};
+use halite_standby::hand_over::{under_way, write};
 use halite_standby::take_over::{Order, taken};
 use halite_states::shipped::{PROMOTED, REMOVE_NODE};
 use halite_store::RunStatus;
@@ -370,8 +369,8 @@ fn note(
             .filter_map(|(_, address)| address.clone())
             .collect(),
         hosts: others.into_iter().map(|(node, _)| node).collect(),
-        since: rfc3339(app.clock.now()),
-        phase: Phase::Offered,
+        since: Time::from_millis(app.clock.now()),
+        phase: HandOverPhase::Offered,
         reason: String::new(),
     }
 }

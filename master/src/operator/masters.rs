@@ -2,13 +2,14 @@
 
 use std::collections::BTreeMap;
 
-use halite_api::{FailedHandOver, Masters, StandbyHost, StandbyState, Time};
+use halite_api::{
+    FailedHandOver, HandOver, HandOverPhase, Masters, StandbyHost, StandbyState, Time,
+};
 use halite_core::app::App;
-use halite_core::clock::{millis, rfc3339};
+use halite_core::clock::rfc3339;
 use halite_core::roster::{FollowState, SeenStandby};
 use halite_pillar::declaration::Declaration;
 use halite_standby::hand_over;
-use halite_standby::hand_over::{HandOver, Phase};
 use halite_store::Millis;
 
 /// The time for which a failed hand-over is shown.
@@ -59,13 +60,13 @@ pub fn masters(app: &App, declaration: Option<&Declaration>) -> Masters {
 
 /// The last hand-over from this host, if it failed, for a day and while it can be retried.
 fn failed_move(note: &HandOver, standbys: &[String], now: Millis) -> Option<FailedHandOver> {
-    let since = millis(&note.since).filter(|since| now - since < FAILED)?;
-    let is_news = note.phase == Phase::Failed && standbys.contains(&note.to);
+    let is_recent = now - note.since.as_millis() < FAILED;
+    let is_news = is_recent && note.phase == HandOverPhase::Failed && standbys.contains(&note.to);
     is_news.then(|| FailedHandOver {
         from: note.from.clone(),
         to: note.to.clone(),
         leaves: note.leaves,
-        since: Time::from_millis(since),
+        since: note.since,
         reason: note.reason.clone(),
     })
 }
@@ -119,25 +120,25 @@ mod tests {
 
     #[test]
     fn a_hand_over_that_failed_is_shown_for_a_day_and_while_its_standby_is_one() {
-        let note = |phase: Phase| HandOver {
+        let note = |phase: HandOverPhase| HandOver {
             from: "cp-1".to_owned(),
             to: "cp-2".to_owned(),
             leaves: false,
             epoch: 2,
             masters: Vec::new(),
             hosts: Vec::new(),
-            since: rfc3339(1_000),
+            since: Time::from_millis(1_000),
             phase,
             reason: "it was off".to_owned(),
         };
-        let failed = note(Phase::Failed);
+        let failed = note(HandOverPhase::Failed);
         let standbys = ["cp-2".to_owned()];
         let shown = failed_move(&failed, &standbys, FAILED).unwrap();
         assert_eq!(shown.since, Time::from_millis(1_000));
         assert_eq!(shown.reason, "it was off");
         assert_eq!(failed_move(&failed, &standbys, FAILED + 1_000), None);
         assert_eq!(failed_move(&failed, &["cp-3".to_owned()], FAILED), None);
-        for phase in [Phase::Offered, Phase::Decided] {
+        for phase in [HandOverPhase::Offered, HandOverPhase::Decided] {
             assert_eq!(failed_move(&note(phase), &standbys, FAILED), None);
         }
     }

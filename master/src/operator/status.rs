@@ -205,7 +205,7 @@ pub async fn inspect(app: &App, jobs: &Jobs) -> Result<Inspection, Refusal> {
             last_seen: facts.map(|facts| Time::from_millis(facts.last_seen)),
             kubernetes: seen.and_then(|seen| seen.nodes.get(name).cloned()),
             highstate: highstates.get(name).cloned(),
-            uses: uses.map(ToString::to_string),
+            uses: uses.cloned(),
             bundle: bundles.last.get(name).map(|bundle| (*bundle).to_owned()),
             bundles: bundles
                 .all
@@ -294,7 +294,7 @@ fn api(seen: Option<&ClusterAnswers>) -> ApiState {
 
 fn servers(seen: &ClusterAnswers) -> Vec<ApiServer> {
     let servers = seen.servers.iter().map(|(host, fault)| ApiServer {
-        host: host.to_string(),
+        host: host.clone().into(),
         ready: fault.is_none(),
         error: fault.clone(),
     });

@@ -5,6 +5,7 @@ use std::future::Future;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
+use halite_api::HandOverPhase;
 use halite_core::app::App;
 use halite_core::gate::Gate;
 use halite_errors::chain;
@@ -15,7 +16,7 @@ use halite_proto::tonic::{Request, Response, Status, Streaming};
 use halite_proto::transport::{Caller, NotAdmitted, Peer, PeerPolicy};
 use halite_proto::v1::standby_server::{Standby, StandbyServer};
 use halite_proto::v1::{CompareReply, CompareRequest, StandbyMessage};
-use halite_standby::hand_over::{Decision, Phase};
+use halite_standby::hand_over::Decision;
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 
@@ -31,10 +32,10 @@ struct OnlyStandbys {
 
 /// The refusal of all other callers. It tells `ctl master retire` on another host the progress of
 /// the move.
-fn refusal(phase: Phase) -> NotAdmitted {
+fn refusal(phase: HandOverPhase) -> NotAdmitted {
     match phase {
-        Phase::Offered | Phase::Failed => NotAdmitted::Moving,
-        Phase::Decided => NotAdmitted::Moved,
+        HandOverPhase::Offered | HandOverPhase::Failed => NotAdmitted::Moving,
+        HandOverPhase::Decided => NotAdmitted::Moved,
     }
 }
 
@@ -149,8 +150,8 @@ mod tests {
 
     #[test]
     fn a_caller_is_refused_for_good_only_when_the_move_is_decided() {
-        assert_eq!(refusal(Phase::Offered), NotAdmitted::Moving);
-        assert_eq!(refusal(Phase::Failed), NotAdmitted::Moving);
-        assert_eq!(refusal(Phase::Decided), NotAdmitted::Moved);
+        assert_eq!(refusal(HandOverPhase::Offered), NotAdmitted::Moving);
+        assert_eq!(refusal(HandOverPhase::Failed), NotAdmitted::Moving);
+        assert_eq!(refusal(HandOverPhase::Decided), NotAdmitted::Moved);
     }
 }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::StreamExt as _;
+use halite_api::BackupHead;
 use halite_core::clock::ManualClock;
 use halite_etcd::fake::FakeCluster;
 use halite_proto::identity::{Identity, IdentityKind};
@@ -48,10 +49,15 @@ fn services(life: &Life) -> Services {
 
 /// A request of the administrator `alice`.
 fn request<T>(message: T) -> Request<T> {
+    request_of("alice", message)
+}
+
+/// A request of this operator.
+fn request_of<T>(operator: &str, message: T) -> Request<T> {
     let mut request = Request::new(message);
     request.extensions_mut().insert(Peer {
         caller: Some(Caller {
-            identity: Identity::new("test", IdentityKind::Operator, "alice").unwrap(),
+            identity: Identity::new("test", IdentityKind::Operator, operator).unwrap(),
             fingerprint: "ab".repeat(32),
             serial: "01".to_owned(),
             not_after: i64::MAX,
@@ -117,9 +123,19 @@ fn replies_to_who_joins_or_operates_the_cluster() {
             days: 0,
             csr_pem: csr_pem("bob"),
         };
+        let renewal = v1::RenewOperatorRequest {
+            csr_pem: bob.csr_pem.clone(),
+        };
         let reply = services.create_operator(request(bob)).await.unwrap();
         check(
             "create-operator-reply",
+            to_value(reply.into_inner()).unwrap(),
+        );
+
+        let renewal = request_of("bob", renewal);
+        let reply = services.renew_operator(renewal).await.unwrap();
+        check(
+            "renew-operator-reply",
             to_value(reply.into_inner()).unwrap(),
         );
 
@@ -148,8 +164,8 @@ fn the_parts_of_a_backup() {
     let Some(Part::HeadJson(head)) = parts.next() else {
         panic!("the head must come first");
     };
-    let mut head: Value = serde_json::from_str(&head).unwrap();
-    head["cluster_id"] = json!(digest());
+    let mut head: BackupHead = serde_json::from_str(&head).unwrap();
+    head.cluster_id = digest();
     let parts: Vec<Part> = parts.collect();
     assert_eq!(parts.last(), Some(&Part::End(true)));
     let files = parts.into_iter().filter_map(|part| match part {

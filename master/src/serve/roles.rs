@@ -143,9 +143,13 @@ impl Withhold for JobOrRun {
 mod tests {
     use std::net::{Ipv4Addr, SocketAddr};
 
-    use halite_api::{JobPart, JobStatus, MinionAnswer, PartState, RunStatus, Time, to_text};
+    use halite_api::{
+        JobPart, JobStatus, JournalLines, MinionAnswer, PartState, RunStatus, StateProgress, Time,
+        to_text,
+    };
     use halite_proto::ids::JobId;
-    use serde_json::json;
+    use halite_states::low::StateReturn;
+    use serde_json::{Map, json};
 
     use super::*;
 
@@ -250,5 +254,53 @@ mod tests {
             }
         }
         assert_eq!(withhold(Some(Role::Viewer), ping.clone()), ping);
+    }
+
+    #[test]
+    fn the_states_and_lines_of_a_confidential_job_are_for_administrators() {
+        let state = StateReturn {
+            index: 0,
+            id: "echo".to_owned(),
+            name: "echo pw".to_owned(),
+            function: "cmd.run".to_owned(),
+            sls: "custom".to_owned(),
+            result: Some(true),
+            changes: Map::new(),
+            comment: String::new(),
+            start_time: String::new(),
+            duration: 1.0,
+            run_num: 0,
+            ran: true,
+            fail_run: true,
+        };
+        let progress = EventData::StateProgress(Box::new(StateProgress {
+            job: JobId::from_number(1),
+            minion: "a".parse().unwrap(),
+            index: 0,
+            total: 1,
+            state: Some(state),
+        }));
+        let journal = EventData::JournalLines(JournalLines {
+            job: JobId::from_number(1),
+            minion: "a".parse().unwrap(),
+            lines: vec!["pw".to_owned()],
+        });
+        let everyone = Some("state.highstate");
+        for (function, data) in [
+            (Some("cmd.run"), &progress),
+            (None, &progress),
+            (everyone, &progress),
+            (Some("log.read"), &journal),
+        ] {
+            for role in Role::ALL {
+                let news = News {
+                    function: function.map(str::to_owned),
+                    data: data.clone(),
+                };
+                let seen = withhold(Some(role), news).data.to_text();
+                let is_seen = role == Role::Admin || function == everyone;
+                assert_eq!(seen.contains("pw"), is_seen, "{role} {function:?}: {seen}");
+            }
+        }
     }
 }

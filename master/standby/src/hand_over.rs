@@ -9,50 +9,14 @@
 use std::path::PathBuf;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use halite_api::{HandOver, HandOverPhase};
 use halite_core::config::Config;
 use halite_proto::v1::TakeOver;
-use serde::{Deserialize, Serialize};
 
 use super::disk::{CopyError, read_json, remove, write_json};
 
-/// The progress of a hand-over.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Phase {
-    /// The standby is being brought up to date.
-    Offered,
-    /// The standby has everything and is the next master.
-    Decided,
-    /// The standby did not connect in time, or made no progress: this host still has the master.
-    Failed,
-}
-
-/// The record of a hand-over.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct HandOver {
-    /// The master's current host.
-    pub from: String,
-    /// The standby.
-    pub to: String,
-    /// `true` if `from` leaves the cluster afterwards.
-    pub leaves: bool,
-    /// The epoch of the next master.
-    pub epoch: u64,
-    /// The addresses of the other masters, starting with the address of `to`.
-    pub masters: Vec<String>,
-    /// The names of their hosts.
-    pub hosts: Vec<String>,
-    /// The time at which it started.
-    pub since: String,
-    /// Its progress.
-    pub phase: Phase,
-    /// The reason of the failure; otherwise empty.
-    #[serde(default)]
-    pub reason: String,
-}
-
 fn path(config: &Config) -> PathBuf {
-    config.state_dir.join("hand-over.json")
+    config.state_dir.join(HandOver::FILE)
 }
 
 /// Reads the record; `None` if this host has not handed the master over since it became the master.
@@ -68,7 +32,7 @@ pub fn read(config: &Config) -> Result<Option<HandOver>, CopyError> {
 /// # Errors
 /// The record cannot be read.
 pub fn under_way(config: &Config) -> Result<Option<HandOver>, CopyError> {
-    Ok(read(config)?.filter(|note| note.phase != Phase::Failed))
+    Ok(read(config)?.filter(|note| note.phase != HandOverPhase::Failed))
 }
 
 /// Writes the record; it is on disk when this returns.
@@ -121,13 +85,13 @@ impl Decision {
     pub fn decide(&self) -> Result<TakeOver, CopyError> {
         let mut note = self.lock();
         match note.phase {
-            Phase::Failed => {
+            HandOverPhase::Failed => {
                 return Err(CopyError::Unexpected("a hand-over that has already failed"));
             }
-            Phase::Decided => {}
-            Phase::Offered => {
+            HandOverPhase::Decided => {}
+            HandOverPhase::Offered => {
                 let decided = HandOver {
-                    phase: Phase::Decided,
+                    phase: HandOverPhase::Decided,
                     ..note.clone()
                 };
                 write(&self.config, &decided)?;
@@ -147,15 +111,15 @@ impl Decision {
     /// The record cannot be written.
     pub fn give_up(&self, reason: &str) -> Result<bool, CopyError> {
         let mut note = self.lock();
-        if note.phase == Phase::Offered {
+        if note.phase == HandOverPhase::Offered {
             let failed = HandOver {
-                phase: Phase::Failed,
+                phase: HandOverPhase::Failed,
                 reason: reason.to_owned(),
                 ..note.clone()
             };
             write(&self.config, &failed)?;
             *note = failed;
         }
-        Ok(note.phase == Phase::Failed)
+        Ok(note.phase == HandOverPhase::Failed)
     }
 }

@@ -136,7 +136,7 @@ impl Knowledge {
     #[must_use]
     pub fn standing(&self) -> Standing {
         let report = report(&self.config).ok().flatten();
-        let until = report.map_or_else(String::new, |report| report.until().to_owned());
+        let until = report.map_or_else(String::new, |report| report.until().to_string());
         let heard = self.heard();
         let silent = heard
             .as_ref()

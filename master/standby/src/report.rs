@@ -4,15 +4,14 @@
 //! A copy alone shows its content, not what is missing. A promotion and `ctl master list` read
 //! this.
 
-use std::fmt;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use halite_core::clock::{Clock, millis, rfc3339};
+use halite_api::{StreamGap, StreamReport, Time};
+use halite_core::clock::Clock;
 use halite_core::config::Config;
 use halite_errors::chain;
 use halite_store::Millis;
-use serde::{Deserialize, Serialize};
 
 use super::directory;
 use super::disk::{CopyError, read_json, write_json};
@@ -22,86 +21,17 @@ const MARK: Duration = Duration::from_secs(10);
 /// The age of the last mark after which the daemon counts as stopped; a restart takes less.
 const DEAD: Millis = 60_000;
 
-/// The state of a standby's stream.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct StreamReport {
-    /// The address of the master.
-    pub master: String,
-    /// The time at which the stream started or ended.
-    pub since: String,
-    /// `true` if the master's commits wait for this standby.
-    pub following: bool,
-    /// The last mark that the daemon runs; `None` from an earlier version.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub alive: Option<String>,
-    /// The reason why the master may have answered requests since that this host lacks; `None`
-    /// while it follows.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub missed: Option<Missed>,
+/// The reason why the copy may lack data at this moment.
+#[must_use]
+pub fn gap(report: &StreamReport, now: Millis) -> Option<StreamGap> {
+    report.missed.clone().or_else(|| off(report, now, DEAD))
 }
 
-/// The reason why a copy may lack data that the master has answered.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Missed {
-    /// The daemon did not run on this host.
-    Off {
-        /// Its last mark.
-        from: String,
-        /// Its start, or now.
-        to: String,
-    },
-    /// A master has answered, but not all of its data arrived.
-    Answered {
-        /// The time of its answer.
-        at: String,
-    },
-}
-
-impl fmt::Display for Missed {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Off { from, to } => {
-                write!(
-                    f,
-                    "halite-master did not run on this host from {from} to {to}"
-                )
-            }
-            Self::Answered { at } => {
-                write!(
-                    f,
-                    "the master answered at {at}, and this host has not taken all of it"
-                )
-            }
-        }
-    }
-}
-
-impl StreamReport {
-    /// The time until which this standby is known to have everything.
-    #[must_use]
-    pub fn until(&self) -> &str {
-        match &self.alive {
-            Some(alive) if self.following => alive,
-            _ => &self.since,
-        }
-    }
-
-    /// The reason why the copy may lack data at this moment.
-    #[must_use]
-    pub fn missed(&self, now: Millis) -> Option<Missed> {
-        self.missed.clone().or_else(|| self.off(now, DEAD))
-    }
-
-    /// The time without a mark, if it is at least this long.
-    fn off(&self, now: Millis, least: Millis) -> Option<Missed> {
-        let alive = self.alive.as_ref()?;
-        let is_long = millis(alive).is_none_or(|alive| now - alive >= least);
-        is_long.then(|| Missed::Off {
-            from: alive.clone(),
-            to: rfc3339(now),
-        })
-    }
+/// The time without a mark, if it is at least this long.
+fn off(report: &StreamReport, now: Millis, least: Millis) -> Option<StreamGap> {
+    let from = report.alive?;
+    let to = Time::from_millis(now);
+    (now - from.as_millis() >= least).then_some(StreamGap::Off { from, to })
 }
 
 /// Formats a duration in its two largest units: `2 h 5 min`.
@@ -122,7 +52,7 @@ pub fn age(millis: Millis) -> String {
 /// # Errors
 /// The record cannot be read.
 pub fn report(config: &Config) -> Result<Option<StreamReport>, CopyError> {
-    read_json(&directory(config).join("report.json"))
+    read_json(&directory(config).join(StreamReport::FILE))
 }
 
 /// The daemon's side of the record.
@@ -144,13 +74,17 @@ impl<'a> Diary<'a> {
         diary.change(|report| {
             // Changes of the master after it had ended the stream were already missed.
             let least = if report.following { 0 } else { DEAD };
-            let off = report.off(now, least);
+            let off = off(report, now, least);
             report.missed = report.missed.take().or(off);
-            report.since = report.until().to_owned();
+            report.since = report.until();
             report.following = false;
-            report.alive = Some(rfc3339(now));
+            report.alive = Some(Time::from_millis(now));
         })?;
         Ok(diary)
+    }
+
+    fn now(&self) -> Time {
+        Time::from_millis(self.clock.now())
     }
 
     fn report(&self) -> MutexGuard<'_, Option<StreamReport>> {
@@ -165,21 +99,21 @@ impl<'a> Diary<'a> {
             return Ok(());
         };
         how(report);
-        write_json(&directory(self.config).join("report.json"), report)
+        write_json(&directory(self.config).join(StreamReport::FILE), report)
     }
 
     /// Records that a master has answered.
     pub(super) fn answered(&self) -> Result<(), CopyError> {
-        let at = rfc3339(self.clock.now());
-        self.change(|report| report.missed = Some(Missed::Answered { at }))
+        let at = self.now();
+        self.change(|report| report.missed = Some(StreamGap::Answered { at }))
     }
 
     /// Records that all data of the master at this address have arrived, and each commit follows.
     pub(super) fn following(&self, master: &str) -> Result<(), CopyError> {
-        let now = rfc3339(self.clock.now());
+        let now = self.now();
         *self.report() = Some(StreamReport {
             master: master.to_owned(),
-            since: now.clone(),
+            since: now,
             following: true,
             alive: Some(now),
             missed: None,
@@ -189,9 +123,9 @@ impl<'a> Diary<'a> {
 
     /// Records that the stream has ended.
     pub(super) fn ended(&self) -> Result<(), CopyError> {
-        let now = rfc3339(self.clock.now());
+        let now = self.now();
         self.change(|report| {
-            report.since.clone_from(&now);
+            report.since = now;
             report.following = false;
             report.alive = Some(now);
         })
@@ -201,7 +135,7 @@ impl<'a> Diary<'a> {
     pub(super) async fn mark(&self) {
         loop {
             tokio::time::sleep(MARK).await;
-            let now = rfc3339(self.clock.now());
+            let now = self.now();
             if let Err(error) = self.change(|report| report.alive = Some(now)) {
                 tracing::warn!(error = chain(&error), "cannot mark that this standby runs");
             }
@@ -211,12 +145,16 @@ impl<'a> Diary<'a> {
 
 #[cfg(test)]
 mod tests {
+    use std::path::Path;
+
     use halite_core::clock::ManualClock;
+    use halite_golden::check_golden;
 
     use super::*;
     use crate::tests::MasterHost;
 
     const MINUTE: Millis = 60_000;
+    const NOW: Millis = 1_800_000_000_000;
 
     fn host() -> MasterHost {
         let host = MasterHost::new();
@@ -236,12 +174,12 @@ mod tests {
         diary.answered().unwrap();
         diary.following("m").unwrap();
         clock.advance(5 * MINUTE);
-        assert!(read(&host).missed(clock.now()).is_some(), "no mark");
+        assert!(gap(&read(&host), clock.now()).is_some(), "no mark");
         diary
-            .change(|report| report.alive = Some(rfc3339(clock.now())))
+            .change(|report| report.alive = Some(Time::from_millis(clock.now())))
             .unwrap();
-        assert_eq!(read(&host).missed(clock.now()), None);
-        assert_eq!(read(&host).until(), rfc3339(5 * MINUTE));
+        assert_eq!(gap(&read(&host), clock.now()), None);
+        assert_eq!(read(&host).until(), Time::from_millis(5 * MINUTE));
         clock.advance(MINUTE);
         diary.ended().unwrap();
         // The daemon restarts, as after a refused promotion.
@@ -249,8 +187,8 @@ mod tests {
         drop(diary);
         let _diary = Diary::open(&host.config, &clock).unwrap();
         let found = read(&host);
-        assert_eq!(found.missed(clock.now()), None);
-        assert_eq!(found.until(), rfc3339(6 * MINUTE));
+        assert_eq!(gap(&found, clock.now()), None);
+        assert_eq!(found.until(), Time::from_millis(6 * MINUTE));
     }
 
     #[test]
@@ -262,32 +200,32 @@ mod tests {
         // It was killed while it followed: the master continued without it, if only for a moment.
         clock.advance(5_000);
         let diary = Diary::open(&host.config, &clock).unwrap();
-        let missed = read(&host).missed(clock.now()).unwrap();
+        let missed = gap(&read(&host), clock.now()).unwrap();
         assert_eq!(
             missed.to_string(),
             "halite-master did not run on this host from 1970-01-01T00:00:00.000Z to 1970-01-01T00:00:05.000Z"
         );
-        assert_eq!(read(&host).until(), rfc3339(0));
+        assert_eq!(read(&host).until(), Time::from_millis(0));
         diary.answered().unwrap();
-        let missed = read(&host).missed(clock.now()).unwrap();
+        let missed = gap(&read(&host), clock.now()).unwrap();
         assert!(missed.to_string().contains("answered at"), "{missed}");
         diary.following("m").unwrap();
-        assert_eq!(read(&host).missed(clock.now()), None);
+        assert_eq!(gap(&read(&host), clock.now()), None);
         // Off for an hour after the stream had ended.
         diary.ended().unwrap();
         drop(diary);
         clock.advance(60 * MINUTE);
         assert!(
-            read(&host).missed(clock.now()).is_some(),
+            gap(&read(&host), clock.now()).is_some(),
             "also while it is off"
         );
         let _diary = Diary::open(&host.config, &clock).unwrap();
         let found = read(&host);
         assert!(matches!(
-            found.missed(clock.now()),
-            Some(Missed::Off { .. })
+            gap(&found, clock.now()),
+            Some(StreamGap::Off { .. })
         ));
-        assert_eq!(found.until(), rfc3339(5_000));
+        assert_eq!(found.until(), Time::from_millis(5_000));
     }
 
     #[test]
@@ -300,7 +238,31 @@ mod tests {
     fn the_record_of_an_earlier_version_says_nothing_of_what_is_missed() {
         let text = r#"{"master": "m", "since": "2026-11-23T10:00:00.000Z", "following": false}"#;
         let found: StreamReport = serde_json::from_str(text).unwrap();
-        assert_eq!(found.missed(i64::MAX / 2), None);
-        assert_eq!(found.until(), "2026-11-23T10:00:00.000Z");
+        assert_eq!(gap(&found, i64::MAX / 2), None);
+        assert_eq!(found.until().to_string(), "2026-11-23T10:00:00.000Z");
+    }
+
+    /// `ctl`'s tests read the stored records.
+    #[test]
+    fn the_record_is_what_ctl_reads() {
+        let (host, clock) = (host(), ManualClock::at(NOW));
+        let check = |name: &str| {
+            let text = std::fs::read_to_string(directory(&host.config).join(StreamReport::FILE));
+            let value: serde_json::Value = serde_json::from_str(&text.unwrap()).unwrap();
+            let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../lib/api/contract");
+            check_golden(&root.join(name), &format!("{value:#}\n"));
+        };
+        let diary = Diary::open(&host.config, &clock).unwrap();
+        diary.following("10.0.0.11:4550").unwrap();
+        check("standby-report-following.json");
+        drop(diary);
+        clock.advance(MINUTE);
+        let diary = Diary::open(&host.config, &clock).unwrap();
+        check("standby-report-off.json");
+        diary.following("10.0.0.11:4550").unwrap();
+        diary.ended().unwrap();
+        clock.advance(MINUTE);
+        diary.answered().unwrap();
+        check("standby-report-answered.json");
     }
 }

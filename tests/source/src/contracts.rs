@@ -29,7 +29,7 @@ const CALLS: &[(&str, &[&str])] = &[
     ("RevokeToken", &["token-revocation"]),
     ("AddNode", &["add-node-reply"]),
     ("CreateOperator", &["create-operator-reply"]),
-    ("RenewOperator", &["create-operator-reply"]),
+    ("RenewOperator", &["renew-operator-reply"]),
     ("RequestCa", &["ca-request"]),
     ("ImportCa", &["prepared-ca"]),
     ("ListOperators", &["operators"]),

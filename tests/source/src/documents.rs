@@ -51,8 +51,30 @@ static FUNCTION: LazyLock<Regex> = LazyLock::new(|| {
     Regex::new(r"^\s*(?:pub(?:\([a-z]+\))? )?(?:const )?(?:async )?fn (\w+)").unwrap()
 });
 
-/// Returns whether a line reads a field by its name: `value["name"]`, `value.get("name")`, or a JSON
-/// pointer.
+/// A call that reads or removes a field with a literal name.
+static CALL: LazyLock<Regex> = LazyLock::new(|| {
+    let methods = "get|get_mut|shift_remove|swap_remove|contains_key";
+    Regex::new(&format!(r#"\.(?:{methods})\("|\.pointer(?:_mut)?\("#)).unwrap()
+});
+/// A call that may be about something else than a field.
+static REMOVAL: LazyLock<Regex> = LazyLock::new(|| Regex::new(r#"\.(?:remove|entry)\(""#).unwrap());
+/// An index or a call whose name is a variable: `value[name]`, `value.get(&name)`.
+static VARIABLE: LazyLock<Regex> = LazyLock::new(|| {
+    let methods = "get|get_mut|remove|shift_remove|swap_remove|contains_key|entry";
+    let name = r"[&*]*(?P<NAME>[a-z_]+)(?:\.as_str\(\))?";
+    let index = format!(r"[\w\])?]\[{}\]", name.replace("NAME", "index"));
+    let call = format!(r"\.(?:{methods})\({}\)", name.replace("NAME", "call"));
+    Regex::new(&format!("{index}|{call}")).unwrap()
+});
+/// The use of a JSON value: its type, or a method that only it has.
+static VALUE: LazyLock<Regex> = LazyLock::new(|| {
+    Regex::new(r"\bValue\b|\bas_(?:array|object|bool|u64|i64)\b|\.is_string\(").unwrap()
+});
+/// Variables with these names are positions.
+const POSITIONS: [&str; 2] = ["at", "index"];
+
+/// Returns whether a line reads a field by a literal name: `value["name"]`, `value.get("name")`, or
+/// a JSON pointer.
 fn reads_by_name(line: &str) -> bool {
     let is_index = |(at, _): (usize, &str)| {
         let before = line[..at].chars().next_back();
@@ -63,22 +85,44 @@ fn reads_by_name(line: &str) -> bool {
                 .find('"')
                 .is_some_and(|end| rest[end..].starts_with("\"]"))
     };
-    let calls = [".get(\"", ".get_mut(\"", ".pointer(", ".pointer_mut("];
-    line.match_indices("[\"").any(is_index) || calls.iter().any(|call| line.contains(call))
+    line.match_indices("[\"").any(is_index) || CALL.is_match(line)
 }
 
-/// The lines of a file that read by name: the function, and the number of the line.
-fn readings(text: &str) -> Vec<(String, usize)> {
-    let mut current = String::new();
-    let mut found = Vec::new();
+/// Returns whether a line reads a field, if its function uses JSON values: it removes one, or its
+/// name is in a variable.
+fn may_read_by_name(line: &str) -> bool {
+    let is_variable = VARIABLE.captures_iter(line).any(|captures| {
+        let name = captures.name("index").or_else(|| captures.name("call"));
+        name.is_some_and(|name| !POSITIONS.contains(&name.as_str()))
+    });
+    is_variable || REMOVAL.is_match(line)
+}
+
+/// The functions of a file, each with the number of its first line. Lines before the first one have
+/// no name.
+fn functions(text: &str) -> Vec<(String, usize, Vec<&str>)> {
+    let mut found = vec![(String::new(), 1, Vec::new())];
     for (number, line) in text.lines().enumerate() {
         if line.contains("fn ")
             && let Some(captures) = FUNCTION.captures(line)
         {
-            captures[1].clone_into(&mut current);
+            found.push((captures[1].to_owned(), number + 1, Vec::new()));
         }
-        if reads_by_name(line) {
-            found.push((current.clone(), number + 1));
+        found.last_mut().unwrap().2.push(line);
+    }
+    found
+}
+
+/// The lines of a file that read by name: the function, and the number of the line. Functions
+/// without JSON values index typed mappings and lists.
+fn readings(text: &str) -> Vec<(String, usize)> {
+    let mut found = Vec::new();
+    for (name, first, lines) in functions(text) {
+        let uses_values = lines.iter().any(|line| VALUE.is_match(line));
+        for (offset, line) in lines.iter().enumerate() {
+            if reads_by_name(line) || uses_values && may_read_by_name(line) {
+                found.push((name.clone(), first + offset));
+            }
         }
     }
     found
@@ -155,6 +199,8 @@ fn indexes_pointers_and_calls_are_found() {
         "value.pointer(\"/a\")",
         "value.get(\"a\")",
         "    .get_mut(\"a\")",
+        "object.shift_remove(\"a\");",
+        "object.contains_key(\"a\")",
     ] {
         assert!(reads_by_name(line), "{line}");
     }
@@ -168,8 +214,29 @@ fn indexes_pointers_and_calls_are_found() {
     ] {
         assert!(!reads_by_name(line), "{line}");
     }
+    for line in [
+        "object.remove(\"a\");",
+        "note[key].as_str()",
+        "a[\"b\"][&key]",
+        "map.get(name)",
+        "map.remove(&name)",
+    ] {
+        assert!(may_read_by_name(line), "{line}");
+    }
+    for line in [
+        "#[test]",
+        "let a = [name];",
+        "rows[at]",
+        "text[from..]",
+        "set.insert(name)",
+    ] {
+        assert!(!may_read_by_name(line), "{line}");
+    }
     let text =
         "fn one() {\n    a[\"b\"];\n}\n\npub(super) async fn two() {\n    a.get(\"b\");\n}\n";
     let found: Vec<String> = readings(text).into_iter().map(|(name, _)| name).collect();
     assert_eq!(found, ["one", "two"]);
+    let text = "fn typed() {\n    names[key];\n}\nfn read(note: &Value) {\n    \
+                let text = |key: &str| note[key].as_str();\n}\n";
+    assert_eq!(readings(text), [("read".to_owned(), 5)]);
 }

@@ -457,14 +457,14 @@ mod tests {
 
     #[test]
     fn lists_with_other_items_have_another_shape() {
-        let jobs = json!([{"jid": "1", "minions": ["a"]}, {"jid": "2", "minions": []}]);
-        let later = json!([{"jid": "3", "minions": ["b"]}, {"jid": "4", "minions": []}]);
+        let jobs = json!([{"job": "1", "minions": ["a"]}, {"job": "2", "minions": []}]);
+        let later = json!([{"job": "3", "minions": ["b"]}, {"job": "4", "minions": []}]);
         assert_eq!(shape(&jobs), shape(&later));
         for other in [
-            json!([{"jid": "1", "minions": ["a"]}]),
-            json!([{"jid": "1", "minions": ["a"]}, {"minions": []}]),
-            json!([{"jid": "1", "minions": ["a"]}, {"jid": 2, "minions": []}]),
-            json!([{"jid": "1", "minions": ["a"]}, {"jid": "2", "minions": null}]),
+            json!([{"job": "1", "minions": ["a"]}]),
+            json!([{"job": "1", "minions": ["a"]}, {"minions": []}]),
+            json!([{"job": "1", "minions": ["a"]}, {"job": 2, "minions": []}]),
+            json!([{"job": "1", "minions": ["a"]}, {"job": "2", "minions": null}]),
             json!({}),
         ] {
             assert_ne!(shape(&jobs), shape(&other), "{other}");

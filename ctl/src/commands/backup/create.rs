@@ -11,15 +11,12 @@ use std::io::Write as _;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, bail};
-use halite_api::{MadeBackup, Time, to_value};
-use halite_backup::Header;
+use halite_api::{BackupHead, MadeBackup, Time, to_value};
+use halite_backup::{CountedKeys, EtcdSource, Header};
 use halite_errors::chain;
 use halite_names::AgeRecipient;
-use halite_pillar::backup::Backup;
 use halite_proto::v1::backup_part::Part;
 use jiff::Timestamp;
-use serde::Deserialize;
-use serde_json::{Map, Value};
 use tokio::sync::mpsc;
 
 use super::outcome::BackupReport;
@@ -35,36 +32,10 @@ use crate::waiting::Waiting;
 /// The number of parts that may wait for the disk.
 const QUEUE: usize = 4;
 
-/// The first part of the master's answer.
-#[derive(Deserialize)]
-struct Head {
-    #[serde(flatten)]
-    facts: Map<String, Value>,
-    /// The declaration about backups.
-    backup: Backup,
-    /// The standby whose copy was saved.
-    standby: Option<Standby>,
-}
-
-/// A standby that has saved its copy.
-#[derive(Deserialize)]
-struct Standby {
-    /// The last state of the stream from the master.
-    followed: Option<Followed>,
-}
-
-#[derive(Deserialize)]
-struct Followed {
-    following: bool,
-    since: String,
-}
-
-impl Standby {
-    /// The time since which it has not followed the master.
-    fn behind(self) -> Option<String> {
-        let followed = self.followed.filter(|followed| !followed.following)?;
-        Some(followed.since)
-    }
+/// The time since which a standby that saved its copy has not followed the master.
+fn behind(head: &BackupHead) -> Option<Time> {
+    let followed = head.standby.as_ref()?.followed.as_ref()?;
+    (!followed.following).then_some(followed.since)
 }
 
 /// The options of a backup.
@@ -138,7 +109,7 @@ pub async fn make(
     let (received, written) = waiting.during(screen, both).await;
     let written = written.context("the backup was interrupted")?;
     let mut created = outcome(written, received)?;
-    created.behind = head.standby.and_then(Standby::behind);
+    created.behind = behind(&head);
     Ok(created)
 }
 
@@ -172,7 +143,7 @@ fn exit_code(created: &Created, reported: anyhow::Result<()>) -> u8 {
 }
 
 /// Reads the first part.
-fn read(head: &str) -> anyhow::Result<Head> {
+fn read(head: &str) -> anyhow::Result<BackupHead> {
     serde_json::from_str(head).context("cannot read the master's answer")
 }
 
@@ -183,17 +154,30 @@ pub fn header_of(head: &str) -> anyhow::Result<Header> {
 }
 
 /// The header of the file: the master's facts, and the declared recipients.
-fn header(head: &Head) -> anyhow::Result<Header> {
+fn header(head: &BackupHead) -> anyhow::Result<Header> {
     let recipients = head.backup.recipients.iter();
     let recipients: Result<Vec<AgeRecipient>, _> = recipients.map(|key| key.parse()).collect();
-    let mut facts = head.facts.clone();
-    let recipients = serde_json::to_value(recipients?)?;
-    facts.insert("recipients".to_owned(), recipients);
-    let mut header: Header =
-        serde_json::from_value(Value::Object(facts)).context("cannot read the master's answer")?;
-    // Names have whole seconds.
-    header.created = Timestamp::from_second(header.created.as_second())?;
-    Ok(header)
+    let etcd = &head.etcd;
+    Ok(Header {
+        cluster: head.cluster.clone(),
+        cluster_id: head.cluster_id.clone(),
+        // Names have whole seconds.
+        created: Timestamp::from_second(head.created.as_millis() / 1000)?,
+        epoch: head.epoch,
+        halite: head.halite.clone(),
+        kubernetes: head.kubernetes.clone(),
+        bundle: head.bundle.as_ref().map(ToString::to_string),
+        etcd: EtcdSource {
+            member: etcd.member.clone(),
+            version: etcd.version.clone(),
+            cluster: etcd.cluster.clone(),
+            keys: etcd.keys.map(|keys| CountedKeys {
+                revision: keys.revision,
+                count: keys.count,
+            }),
+        },
+        recipients: recipients?,
+    })
 }
 
 fn document(created: &Created) -> MadeBackup {
@@ -210,7 +194,7 @@ fn document(created: &Created) -> MadeBackup {
         member: header.etcd.member.clone(),
         encrypted: !header.recipients.is_empty(),
         removed: created.pruned.removed.clone(),
-        not_followed_since: created.behind.clone(),
+        not_followed_since: created.behind,
         problems: problems(created),
     }
 }
@@ -250,7 +234,7 @@ fn report(created: &Created, paint: &Paint) -> String {
             paint.bad("✗")
         ));
     }
-    if let Some(since) = &created.behind {
+    if let Some(since) = created.behind {
         text.push_str(&format!(
             "{} this standby has not followed the master since {since}: all in it but etcd's data is of that time\n",
             paint.bad("✗")

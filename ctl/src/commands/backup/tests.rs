@@ -2,22 +2,22 @@
 
 use std::fs;
 
+use halite_api::{SavedStandby, StreamReport};
 use halite_backup::{BackupFile, Identity, SIGNATURE};
 use halite_proto::v1::BackupFile as File;
 use halite_testkit::process::{done, script};
 use halite_testkit::{BackupCa, empty_etcd_snapshot};
-use serde_json::json;
 
 use super::*;
+use crate::reply_contract_tests::backup_head;
 
-fn head(recipients: &[String]) -> Head {
-    serde_json::from_value(json!({
-        "cluster": "prod", "cluster_id": "a".repeat(64), "created": "2026-11-23T14:00:00.123Z", "epoch": 1,
-        "halite": "0.1.0", "kubernetes": "v1.36.3", "bundle": null,
-        "etcd": {"member": "cp-1", "version": "3.6.6", "cluster": "1"},
-        "backup": {"at": "02:30", "keep": 2, "directory": "/srv", "verify": "Sun", "recipients": recipients},
-    }))
-    .unwrap()
+/// The head of a real backup, with these recipients.
+fn head(recipients: &[String]) -> BackupHead {
+    let mut head = backup_head();
+    head.created = "2026-11-23T14:00:00.123Z".parse().unwrap();
+    head.backup.keep = 2;
+    head.backup.recipients = recipients.to_vec();
+    head
 }
 
 /// The parts of an answer after its head.
@@ -43,7 +43,7 @@ fn parts() -> Vec<Part> {
     ]
 }
 
-fn written(directory: &Path, head: &Head, parts: Vec<Part>) -> anyhow::Result<Created> {
+fn written(directory: &Path, head: &BackupHead, parts: Vec<Part>) -> anyhow::Result<Created> {
     let (sender, receiver) = mpsc::channel(parts.len().max(1));
     for part in parts {
         sender.try_send(part).unwrap();
@@ -92,8 +92,7 @@ fn a_backup_whose_date_is_older_than_that_of_others_stays() {
         written(dir.path(), &ahead, parts()).unwrap();
     }
     let mut now = head(&[]);
-    let created = json!("2026-11-20T14:00:00Z");
-    now.facts.insert("created".to_owned(), created);
+    now.created = "2026-11-20T14:00:00Z".parse().unwrap();
     for _ in 0..2 {
         let created = written(dir.path(), &now, parts()).unwrap();
         assert!(created.path.exists(), "{:?}", created.pruned);
@@ -190,24 +189,32 @@ fn a_trial_gets_the_snapshot_that_is_encrypted() {
 
 #[test]
 fn a_standby_that_did_not_follow_says_since_when() {
-    let mut text = head(&[]).facts;
-    text.insert("backup".to_owned(), json!({}));
     let with = |following: bool| {
-        let mut text = text.clone();
-        let followed = json!({"master": "m", "since": "yesterday", "following": following});
-        let standby = json!({"name": "cp-2", "followed": followed});
-        text.insert("standby".to_owned(), standby);
-        let head: Head = serde_json::from_value(Value::Object(text)).unwrap();
-        head.standby.and_then(Standby::behind)
+        let followed = StreamReport {
+            master: "10.0.0.11:4550".to_owned(),
+            since: Time::from_millis(0),
+            following,
+            alive: None,
+            missed: None,
+        };
+        let standby = SavedStandby {
+            name: Some("cp-2".to_owned()),
+            followed: Some(followed),
+        };
+        behind(&BackupHead {
+            standby: Some(standby),
+            ..head(&[])
+        })
     };
+    assert_eq!(behind(&head(&[])), None);
     assert_eq!(with(true), None);
-    assert_eq!(with(false).as_deref(), Some("yesterday"));
+    assert_eq!(with(false), Some(Time::from_millis(0)));
     let dir = tempfile::tempdir().unwrap();
     let mut created = written(dir.path(), &head(&[]), parts()).unwrap();
     created.behind = with(false);
     let text = super::report(&created, &Paint { colour: false });
     assert!(
-        text.contains("has not followed the master since yesterday"),
+        text.contains("has not followed the master since 1970-01-01T00:00:00.000Z"),
         "{text}"
     );
 }
@@ -349,11 +356,10 @@ fn a_backup_says_which_ca_has_signed_it_or_that_none_has() {
         ("state/empty", 0o600, Vec::new()),
         ("etcd/snapshot.db", 0o600, empty_etcd_snapshot()),
     ];
-    let mut facts = head(&[]).facts;
-    facts.insert("cluster_id".to_owned(), json!(ca.hash()));
-    let text = ca
-        .sign(&BackupCa::statement(&facts.clone().into(), &files))
-        .to_string();
+    let mut head = head(&[]);
+    head.cluster_id = ca.hash();
+    let facts = serde_json::to_value(&head).unwrap();
+    let text = ca.sign(&BackupCa::statement(&facts, &files)).to_string();
     let file = File {
         path: SIGNATURE.to_owned(),
         mode: 0o600,
@@ -361,8 +367,6 @@ fn a_backup_says_which_ca_has_signed_it_or_that_none_has() {
     };
     let end = signed.len() - 1;
     signed.splice(end..end, [Part::File(file), Part::Data(text.into())]);
-    let mut head = head(&[]);
-    head.facts = facts;
     let created = written(dir.path(), &head, signed).unwrap();
     let text = super::report(&created, &Paint { colour: false });
     assert!(
@@ -377,7 +381,7 @@ fn a_backup_says_which_ca_has_signed_it_or_that_none_has() {
 #[test]
 fn a_backup_without_recipients_is_warned_about() {
     let dir = tempfile::tempdir().unwrap();
-    let report = |head: &Head| {
+    let report = |head: &BackupHead| {
         let created = written(dir.path(), head, parts()).unwrap();
         super::report(&created, &Paint { colour: false })
     };

@@ -5,6 +5,7 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, bail};
+use halite_api::Time;
 use halite_backup::{Directory, Header, Pruned, SIGNATURE, SNAPSHOT, unmounted};
 use halite_durable::disk_space::Room;
 use halite_host_reports::Good;
@@ -25,7 +26,7 @@ pub struct Created {
     pub is_signed: bool,
     pub pruned: Pruned,
     /// The time since which the standby that made it has not followed the master.
-    pub behind: Option<String>,
+    pub behind: Option<Time>,
 }
 
 impl Created {

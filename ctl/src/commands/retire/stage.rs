@@ -5,9 +5,9 @@ use std::path::Path;
 use std::time::Duration;
 
 use anyhow::Error;
+use halite_api::{HandOver, HandOverPhase};
 use halite_pillar::masters::STANDBY_OF;
 use halite_proto::transport::{ConnectError, HandshakeError, MasterAlert};
-use serde_json::Value;
 
 use crate::masters::NoMaster;
 use crate::output::Screen;
@@ -37,7 +37,7 @@ impl Stage {
     pub fn on(directory: &Path, error: &Error) -> Option<Self> {
         if let Some(note) = note(directory) {
             let to = note.to.clone();
-            return Some(if note.is_offered() && refuses(error) {
+            return Some(if is_offered(&note) && refuses(error) {
                 Self::Copies(to)
             } else {
                 Self::Takes(to)
@@ -58,7 +58,7 @@ impl Stage {
         is_recent: bool,
     ) -> Self {
         let note = note(directory).filter(|note| note.from == from && note.to == to);
-        let is_offered = note.map_or(is_recent, |note| note.is_offered());
+        let is_offered = note.map_or(is_recent, |note| is_offered(&note));
         if is_offered && error.is_some_and(refuses) {
             Self::Copies(to.to_owned())
         } else {
@@ -158,34 +158,17 @@ impl Stages {
     }
 }
 
-/// The note of a hand-over from this host in progress.
-#[derive(Debug)]
-pub struct HandOverNote {
-    from: String,
-    /// The standby.
-    pub to: String,
-    phase: String,
-}
-
-impl HandOverNote {
-    /// Returns true until the standby's copy is complete.
-    fn is_offered(&self) -> bool {
-        self.phase == "offered"
-    }
-}
-
-/// Reads the note; `None` if no hand-over from this host is in progress.
-pub fn note(directory: &Path) -> Option<HandOverNote> {
-    let text = std::fs::read_to_string(directory.join("hand-over.json")).ok()?;
-    let note: Value = serde_json::from_str(&text).ok()?;
-    let text = |key: &str| note[key].as_str().map(str::to_owned);
-    let note = HandOverNote {
-        from: text("from").unwrap_or_default(),
-        to: text("to")?,
-        phase: text("phase").unwrap_or_default(),
-    };
-    let is_under_way = note.phase != "failed" && !directory.join(STANDBY_OF).exists();
+/// Reads the record; `None` if no hand-over from this host is in progress.
+pub fn note(directory: &Path) -> Option<HandOver> {
+    let text = std::fs::read_to_string(directory.join(HandOver::FILE)).ok()?;
+    let note: HandOver = serde_json::from_str(&text).ok()?;
+    let is_under_way = note.phase != HandOverPhase::Failed && !directory.join(STANDBY_OF).exists();
     is_under_way.then_some(note)
+}
+
+/// Returns true until the standby's copy is complete.
+fn is_offered(note: &HandOver) -> bool {
+    note.phase == HandOverPhase::Offered
 }
 
 /// Returns true if a master answers but admits no operator: during a hand-over it admits only its
@@ -211,10 +194,9 @@ fn refuses(error: &Error) -> bool {
 mod tests {
     use std::io;
 
-    use serde_json::json;
-
     use super::*;
     use crate::masters::Failure;
+    use crate::reply_contract_tests::hand_over;
 
     fn one(source: HandshakeError) -> ConnectError {
         ConnectError::Untrusted {
@@ -245,9 +227,15 @@ mod tests {
         (Error::new(refused), Error::new(silent))
     }
 
-    fn write(directory: &Path, phase: &str) {
-        let note = json!({"from": "cp-1", "to": "cp-2", "phase": phase}).to_string();
-        std::fs::write(directory.join("hand-over.json"), note).unwrap();
+    /// Writes the record of a move from `cp-1` to `cp-2`.
+    fn write(directory: &Path, phase: HandOverPhase) {
+        let note = HandOver {
+            from: "cp-1".to_owned(),
+            phase,
+            ..hand_over()
+        };
+        let text = serde_json::to_string(&note).unwrap();
+        std::fs::write(directory.join(HandOver::FILE), text).unwrap();
     }
 
     #[test]
@@ -276,17 +264,20 @@ mod tests {
         let directory = directory.path();
         let (refused, silent) = answers();
         assert_eq!(Stage::on(directory, &refused), None);
-        write(directory, "offered");
+        write(directory, HandOverPhase::Offered);
         let stage = Stage::on(directory, &refused).unwrap();
         assert_eq!(stage, Stage::Copies("cp-2".to_owned()));
         assert_eq!(stage.limit(), None);
-        for (phase, error) in [("offered", &silent), ("decided", &refused)] {
+        for (phase, error) in [
+            (HandOverPhase::Offered, &silent),
+            (HandOverPhase::Decided, &refused),
+        ] {
             write(directory, phase);
             let stage = Stage::on(directory, error).unwrap();
-            assert_eq!(stage, Stage::Takes("cp-2".to_owned()), "{phase}");
+            assert_eq!(stage, Stage::Takes("cp-2".to_owned()), "{phase:?}");
             assert_eq!(stage.limit(), Some(MOVE));
         }
-        write(directory, "failed");
+        write(directory, HandOverPhase::Failed);
         assert_eq!(Stage::on(directory, &silent), None);
     }
 
@@ -323,10 +314,10 @@ mod tests {
         assert!(!stage(Some(&silent), true));
         assert!(!stage(None, true));
         // On the old host its note decides.
-        write(directory, "offered");
+        write(directory, HandOverPhase::Offered);
         assert!(stage(Some(&refused), false));
         assert!(!stage(Some(&silent), false));
-        write(directory, "decided");
+        write(directory, HandOverPhase::Decided);
         assert!(!stage(Some(&refused), true));
     }
 

@@ -92,7 +92,7 @@ fn one(finding: &UpgradeFinding, paint: &Paint) -> String {
         UpgradeSeverity::Error => paint.bad("✗"),
         UpgradeSeverity::Warning => paint.notable("!"),
         UpgradeSeverity::Info => "·".to_owned(),
-        UpgradeSeverity::Other(word) => word.clone(),
+        UpgradeSeverity::Other(word) => paint.notable(&table::line(word)),
     };
     let message = finding.message.replace('\n', "\n    ");
     let remedy = match finding.remedy.as_str() {

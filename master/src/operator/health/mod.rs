@@ -34,7 +34,8 @@ pub(super) enum Severity {
 pub(super) struct Finding {
     /// One sentence.
     message: String,
-    /// The name for HOST in the remedy; `None` where the message has its own remedy.
+    /// The name for HOST in the remedy, empty for the cluster as a whole; `None` where the message has
+    /// its own remedy.
     host: Option<String>,
     /// The next step where it differs between the findings of the check.
     remedy: Option<String>,
@@ -427,7 +428,7 @@ fn result(check: &Check, found: &[Finding]) -> CheckResult {
         let own = one.remedy.clone();
         HealthFinding {
             message: one.message.clone(),
-            host: one.host.clone(),
+            host: one.host.clone().filter(|host| !host.is_empty()),
             remedy: own.or_else(|| one.host.as_ref().map(|host| remedy(check, host))),
         }
     };

@@ -13,7 +13,7 @@ use super::super::compare::StandsBy;
 use super::super::copy::Copy;
 use super::super::declared::{declaration, other_standbys};
 use super::super::directory;
-use super::super::report::{age, report};
+use super::super::report::{age, gap, report};
 use super::error::{CheckError, PromoteError};
 use super::{Promotion, PromotionRequest};
 
@@ -73,16 +73,16 @@ impl Promotion<'_> {
             return Ok(());
         };
         let now = self.clock.now();
-        let missed = report.missed(now);
-        let own = millis(report.until()).unwrap_or_default();
+        let (missed, until) = (gap(&report, now), report.until());
         let least = if missed.is_some() { 0 } else { NEWER };
         let newest = standbys.iter().max_by_key(|standby| millis(&standby.until));
         let newer = newest.filter(|newest| {
-            millis(&newest.until).is_some_and(|until| until.saturating_sub(own) > least)
+            let newest = millis(&newest.until);
+            newest.is_some_and(|newest| newest.saturating_sub(until.as_millis()) > least)
         });
         if let Some(newer) = newer {
             return Err(CheckError::Older {
-                until: report.until().to_owned(),
+                until,
                 other: newer.host.clone(),
                 newer: newer.until.clone(),
                 cluster: self.config.cluster.clone(),
@@ -106,11 +106,9 @@ impl Promotion<'_> {
         if others.is_empty() {
             return Ok(());
         }
-        let until = report.until().to_owned();
-        let age = age(millis(&until).map_or(0, |until| now - until));
         Err(CheckError::Behind {
             until,
-            age,
+            age: age(now - until.as_millis()),
             missed,
             others: others.join(", "),
             cluster: self.config.cluster.clone(),
@@ -169,9 +167,9 @@ fn bundle_of_newer_program(bundles: &Path) -> Option<PathBuf> {
 mod tests {
     use std::io;
 
+    use halite_api::{StreamGap, StreamReport, Time};
     use halite_core::clock::{ManualClock, rfc3339};
 
-    use super::super::super::report::{Missed, StreamReport};
     use super::super::super::tests::MasterHost;
     use super::super::Unit;
     use super::*;
@@ -196,15 +194,17 @@ mod tests {
         let until = NOW - 3_600_000;
         let report = StreamReport {
             master: "10.0.0.11:4550".to_owned(),
-            since: rfc3339(until),
+            since: Time::from_millis(until),
             following: false,
-            alive: Some(rfc3339(NOW)),
-            missed: is_behind.then(|| Missed::Answered { at: rfc3339(NOW) }),
+            alive: Some(Time::from_millis(NOW)),
+            missed: is_behind.then(|| StreamGap::Answered {
+                at: Time::from_millis(NOW),
+            }),
         };
         let root = directory(&host.config);
         std::fs::create_dir(&root).unwrap();
         let text = serde_json::to_vec(&report).unwrap();
-        std::fs::write(root.join("report.json"), text).unwrap();
+        std::fs::write(root.join(StreamReport::FILE), text).unwrap();
         let other = StandsBy {
             address: "10.0.0.13:4550".to_owned(),
             host: "cp-3".to_owned(),

@@ -3,6 +3,7 @@
 use std::io;
 use std::path::PathBuf;
 
+use halite_api::{StreamGap, Time};
 use halite_core::ca::CaError;
 use halite_core::refusal::Refusal;
 use halite_core::succession::{NotStarted, Replaced};
@@ -10,7 +11,6 @@ use halite_store::StoreError;
 use halite_store::epoch::EpochError;
 
 use super::super::disk::CopyError;
-use super::super::report::Missed;
 use super::super::session::SessionError;
 #[cfg(test)]
 use super::boundary::Boundary;
@@ -36,7 +36,7 @@ pub enum CheckError {
     )]
     Older {
         /// The time until which this standby had everything.
-        until: String,
+        until: Time,
         /// The other standby.
         other: String,
         /// The time until which the other standby had everything.
@@ -52,11 +52,11 @@ pub enum CheckError {
     )]
     Behind {
         /// The time until which this standby had everything.
-        until: String,
+        until: Time,
         /// The time since then.
         age: String,
         /// The reason why there may be newer data.
-        missed: Missed,
+        missed: StreamGap,
         /// The other standbys.
         others: String,
         /// The name of the cluster.

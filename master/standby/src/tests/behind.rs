@@ -3,12 +3,12 @@
 
 use std::fs;
 
-use halite_core::clock::{Clock as _, SystemClock, rfc3339};
+use halite_api::{StreamGap, StreamReport, Time};
+use halite_core::clock::{Clock as _, SystemClock};
 
 use super::promotion::{forced, pair, promote};
 use super::*;
 use crate::promote::{CheckError, PromoteError, Promoted, PromotionRequest};
-use crate::report::{Missed, StreamReport};
 
 const MINUTE: i64 = 60_000;
 
@@ -50,7 +50,7 @@ async fn standby(
     assert!(link.following().await);
     link.cut().await;
     let report = serde_json::to_vec(&report(SystemClock.now())).unwrap();
-    fs::write(directory(&standby.config).join("report.json"), report).unwrap();
+    fs::write(directory(&standby.config).join(StreamReport::FILE), report).unwrap();
     (store, standby)
 }
 
@@ -58,9 +58,9 @@ async fn standby(
 fn up(now: i64) -> StreamReport {
     StreamReport {
         master: "10.0.0.11:4550".to_owned(),
-        since: rfc3339(now - 60 * MINUTE),
+        since: Time::from_millis(now - 60 * MINUTE),
         following: false,
-        alive: Some(rfc3339(now)),
+        alive: Some(Time::from_millis(now)),
         missed: None,
     }
 }
@@ -69,7 +69,7 @@ fn up(now: i64) -> StreamReport {
 fn off(now: i64) -> StreamReport {
     StreamReport {
         following: true,
-        alive: Some(rfc3339(now - 60 * MINUTE)),
+        alive: Some(Time::from_millis(now - 60 * MINUTE)),
         ..up(now)
     }
 }
@@ -77,8 +77,8 @@ fn off(now: i64) -> StreamReport {
 /// The master answered after the stream had ended.
 fn answered(now: i64) -> StreamReport {
     StreamReport {
-        missed: Some(Missed::Answered {
-            at: rfc3339(now - MINUTE),
+        missed: Some(StreamGap::Answered {
+            at: Time::from_millis(now - MINUTE),
         }),
         ..up(now)
     }

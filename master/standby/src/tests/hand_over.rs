@@ -1,12 +1,13 @@
 //! The master is handed over, however often either side is killed: exactly one of them has it, with
 //! everything that was answered.
 
+use halite_api::{HandOver, HandOverPhase, Time};
 use halite_core::ca::Cas;
 use halite_core::clock::{Clock as _, SystemClock};
 use halite_core::init::init;
 
 use super::*;
-use crate::hand_over::{Decision, HandOver, Phase, read, under_way, write as write_note};
+use crate::hand_over::{Decision, read, under_way, write as write_note};
 use crate::mark;
 use crate::promote::{Boundary, PromoteError, Promoted, Promotion, PromotionRequest, Unit};
 use crate::take_over::{forget, taken, waiting};
@@ -45,8 +46,8 @@ pub(super) fn note() -> HandOver {
         epoch: 2,
         masters: vec!["127.0.0.1:1".to_owned()],
         hosts: vec!["cp-2".to_owned()],
-        since: "2026-11-25T18:00:00Z".to_owned(),
-        phase: Phase::Offered,
+        since: Time::from_millis(0),
+        phase: HandOverPhase::Offered,
         reason: String::new(),
     }
 }
@@ -143,9 +144,9 @@ async fn wherever_either_side_is_killed_one_of_both_has_the_master_and_in_the_en
         let phase = read(&master.config).unwrap().unwrap().phase;
         let ordered = waiting(&standby.config).unwrap().is_some();
         // The standby is never the master before this host has recorded that it no longer is.
-        assert!(!ordered || phase == Phase::Decided, "{case}");
+        assert!(!ordered || phase == HandOverPhase::Decided, "{case}");
         assert!(!done || ordered, "{case}");
-        decided_before_it_was_known += usize::from(phase == Phase::Decided && !ordered);
+        decided_before_it_was_known += usize::from(phase == HandOverPhase::Decided && !ordered);
         if ordered {
             assert_eq!(take_over(&standby, None).await.unwrap(), Some(2), "{case}");
         } else {
@@ -172,7 +173,7 @@ fn an_offer_that_has_failed_is_not_taken_and_a_decision_is_not_given_up() {
     let found = read(&host.config).unwrap().unwrap();
     assert_eq!(
         (found.phase, found.reason.as_str()),
-        (Phase::Failed, "it was off")
+        (HandOverPhase::Failed, "it was off")
     );
     assert_eq!(
         under_way(&host.config).unwrap(),
@@ -184,7 +185,7 @@ fn an_offer_that_has_failed_is_not_taken_and_a_decision_is_not_given_up() {
     assert_eq!(taken.decide().unwrap().epoch, 2);
     assert!(!taken.give_up("it was off").unwrap());
     let found = under_way(&host.config).unwrap().unwrap();
-    assert_eq!(found.phase, Phase::Decided);
+    assert_eq!(found.phase, HandOverPhase::Decided);
     // Another start of the daemon decides the same.
     assert_eq!(
         Decision::new(host.config.clone(), found)

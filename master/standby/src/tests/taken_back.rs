@@ -3,6 +3,7 @@
 use std::io;
 use std::sync::atomic::{AtomicU32, Ordering};
 
+use halite_api::{HandOver, HandOverPhase};
 use halite_core::clock::{Steady, SystemClock};
 use halite_core::isolation::{AFTER, Isolation, Surroundings};
 use halite_core::succession::{Succession, check};
@@ -10,7 +11,7 @@ use halite_core::succession::{Succession, check};
 use super::hand_over::note;
 use super::promotion::forced;
 use super::*;
-use crate::hand_over::{HandOver, Phase, under_way, write as write_note};
+use crate::hand_over::{under_way, write as write_note};
 use crate::promote::{Boundary, PromoteError, Promoted, Promotion, PromotionRequest, Unit};
 
 /// A unit that refuses its first starts.
@@ -78,7 +79,7 @@ async fn host(why: Why) -> MasterHost {
         }
         Why::HandedOver => {
             let decided = HandOver {
-                phase: Phase::Decided,
+                phase: HandOverPhase::Decided,
                 ..note()
             };
             write_note(&host.config, &decided).unwrap();

@@ -7,13 +7,12 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail, ensure};
-use halite_api::MasterList;
+use halite_api::{HandOver, HandOverPhase, MasterList};
 use halite_lab::cluster::Cluster;
 use halite_lab::host::Host;
 use halite_lab::layout::HA;
 use halite_lab::wait;
 use halite_states::shipped::PROMOTED;
-use serde::Deserialize;
 use serde_json::json;
 
 use super::super::retiring::retire;
@@ -219,17 +218,11 @@ struct Notes {
     /// The next host has recorded its promotion.
     promotion: bool,
     /// The phase of the hand-over that the previous host has recorded.
-    phase: Option<String>,
+    phase: Option<HandOverPhase>,
     /// The previous host is a standby.
     from_follows: bool,
     /// The next host is a standby.
     to_follows: bool,
-}
-
-/// The record of a master that hands over.
-#[derive(Deserialize)]
-struct HandOverNote {
-    phase: String,
 }
 
 impl Notes {
@@ -237,8 +230,8 @@ impl Notes {
         let state =
             |host: &Host, name: &str| -> PathBuf { host.file("/var/lib/halite/master").join(name) };
         let follows = |host: &Host| state(host, "standby-of").exists();
-        let note = std::fs::read(state(sides.from, "hand-over.json")).ok();
-        let note = note.and_then(|text| serde_json::from_slice::<HandOverNote>(&text).ok());
+        let note = std::fs::read(state(sides.from, HandOver::FILE)).ok();
+        let note = note.and_then(|text| serde_json::from_slice::<HandOver>(&text).ok());
         Self {
             phase: note.map(|note| note.phase),
             promotion: state(sides.to, "promotion.json").exists(),
@@ -250,14 +243,14 @@ impl Notes {
     /// Returns whether the files show the moment, and not the phase after it: a record exists for
     /// only an instant. `None` before the moment.
     fn at(&self, moment: &Moment) -> Option<bool> {
-        let phase = self.phase.as_deref();
+        let is = |phase: HandOverPhase| self.phase == Some(phase);
         let (named, later) = match moment {
             Moment::Noted => (self.promotion, !self.to_follows),
             Moment::Offered => (
-                phase == Some("offered"),
-                phase == Some("decided") || self.from_follows,
+                is(HandOverPhase::Offered),
+                is(HandOverPhase::Decided) || self.from_follows,
             ),
-            Moment::Decided => (phase == Some("decided"), self.from_follows),
+            Moment::Decided => (is(HandOverPhase::Decided), self.from_follows),
             Moment::After(_) => (false, false),
         };
         (named || later).then_some(named)
@@ -322,12 +315,12 @@ mod tests {
     #[test]
     fn a_missed_moment_is_not_mistaken_for_the_named_one() {
         let offered = Notes {
-            phase: Some("offered".to_owned()),
+            phase: Some(HandOverPhase::Offered),
             to_follows: true,
             ..Notes::default()
         };
         let decided = Notes {
-            phase: Some("decided".to_owned()),
+            phase: Some(HandOverPhase::Decided),
             ..offered.clone()
         };
         let noted = Notes {
@@ -343,7 +336,7 @@ mod tests {
             ..Notes::default()
         };
         let failed = Notes {
-            phase: Some("failed".to_owned()),
+            phase: Some(HandOverPhase::Failed),
             ..before.clone()
         };
         for (notes, at) in [
