@@ -108,7 +108,7 @@ pub use runner::Options;
 pub fn main(options: Options) -> Result<ExitCode> {
     let plan = Plan::of(&options)?;
     let is_default = options.is_default();
-    let whole = watchdog::whole(&options, &plan);
+    let whole = plan.limit(&options);
     let mut runner = Runner::new(options);
     runner.watch(whole);
     record(&mut runner, &plan)?;

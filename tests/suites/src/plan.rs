@@ -1,6 +1,7 @@
 //! All tests in order.
 
 use std::collections::BTreeSet;
+use std::time::Duration;
 
 use anyhow::{Result, bail, ensure};
 use halite_lab::cluster::Cluster;
@@ -13,6 +14,7 @@ use crate::report::suite_of;
 use crate::runner::{Options, Runner};
 use crate::site::{Site, from_the_iso};
 use crate::test::{Case, cases, sequence};
+use crate::watchdog::WHOLE;
 use crate::{
     addons, bench, bundle, bundles, cluster, debian, destroy, disaster, enrolment, etcd, external,
     firewall, ha, hardened, health, hosts, iso, keepalived, kills, kubeadm, lab_itself, laws,
@@ -28,6 +30,10 @@ const LAB: &str = "test";
 fn lab_name() -> String {
     std::env::var("HALITE_LAB_NAME").unwrap_or_else(|_| LAB.to_owned())
 }
+
+/// The time that a part has after the moment from which it starts no test: for the last test, with
+/// its cluster and builds.
+const LAST_OF_A_PART: Duration = Duration::from_secs(55 * 60);
 
 /// Tests by the place where they run.
 pub(crate) struct Plan {
@@ -146,6 +152,22 @@ impl Plan {
         Ok(plan)
     }
 
+    /// The time after which a run with these options, builds included, has failed: a build that hangs
+    /// is in no test's time. Other runs than the default one and parts have the sum of their tests'
+    /// limits, if that is longer.
+    pub(crate) fn limit(&self, options: &Options) -> Duration {
+        if let Some((_, budget)) = options.part {
+            return budget + LAST_OF_A_PART;
+        }
+        if options.is_default() {
+            return WHOLE;
+        }
+        let names = self.names();
+        let wanted = names.iter().filter(|name| options.wants(name));
+        let limits: Duration = wanted.map(|name| usual::limit(name)).sum();
+        limits.max(WHOLE)
+    }
+
     /// Returns whether a wanted test needs the lab's ISO. Tests of the lab itself, of the laws and of
     /// the source tree do not.
     pub(crate) fn needs_an_iso(&self, runner: &Runner) -> bool {
@@ -261,5 +283,32 @@ mod tests {
     fn the_default_run_is_a_small_part_of_all() {
         let all = Plan::new().unwrap().names();
         assert!(all.len() > NAMES.len() + 200, "{}", all.len());
+    }
+
+    #[test]
+    fn each_run_has_an_end_and_its_tests_have_their_time() {
+        let of = |options: Options| Plan::of(&options).unwrap().limit(&options);
+        let minutes = |minutes: u64| Duration::from_secs(60 * minutes);
+        let part = |budget| Options {
+            full: true,
+            part: Some(("1/1".parse().unwrap(), budget)),
+            ..Options::default()
+        };
+        let all = Options {
+            full: true,
+            ..Options::default()
+        };
+        let one = Options {
+            filter: vec!["source: format".to_owned()],
+            ..Options::default()
+        };
+        assert_eq!(of(Options::default()), minutes(85));
+        assert_eq!(of(part(minutes(30))), minutes(85));
+        assert_eq!(of(part(minutes(200))), minutes(255));
+        assert_eq!(of(one), minutes(85));
+        let usual: Duration = (Plan::new().unwrap().planned().iter())
+            .map(|test| test.time)
+            .sum();
+        assert!(of(all) > 5 * usual, "{usual:?}");
     }
 }

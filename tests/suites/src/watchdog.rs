@@ -9,18 +9,12 @@ use halite_lab::cluster::Cluster;
 use halite_lab::{Lab, timing};
 
 use crate::explain;
-use crate::plan::Plan;
 use crate::report::SharedReport;
-use crate::runner::Options;
 use crate::usual;
 
 /// The time after which the default run, builds included, has failed. The caller of `.ci/run` ends
 /// it five minutes later.
-const WHOLE: Duration = Duration::from_secs(85 * 60);
-
-/// The time that a part has after the moment from which it starts no test: for the last test, with
-/// its cluster and builds.
-const LAST_OF_A_PART: Duration = Duration::from_secs(55 * 60);
+pub(crate) const WHOLE: Duration = Duration::from_secs(85 * 60);
 
 /// The interval at which the running test is checked.
 const TICK: Duration = Duration::from_secs(1);
@@ -56,24 +50,6 @@ pub(crate) fn end() -> Duration {
         .unwrap_or_else(PoisonError::into_inner)
         .take();
     ended.map_or(Duration::ZERO, |running| running.so_far)
-}
-
-/// The time after which a whole run, builds included, has failed: a build that hangs is in no
-/// test's time. Other runs than the default one and parts have the sum of their tests' limits, if
-/// that is longer.
-pub(crate) fn whole(options: &Options, plan: &Plan) -> Duration {
-    if let Some((_, budget)) = options.part {
-        return budget + LAST_OF_A_PART;
-    }
-    if options.is_default() {
-        return WHOLE;
-    }
-    let names = plan.names();
-    let wanted = names.iter().filter(|name| options.wants(name));
-    wanted
-        .map(|name| usual::limit(name))
-        .sum::<Duration>()
-        .max(WHOLE)
 }
 
 /// Ends this process, printing the report of the run so far, if a test takes longer than five times
@@ -164,32 +140,5 @@ mod tests {
         assert!(reason.contains("usually"), "{reason}");
         assert!(end() > usual::limit(test));
         assert_eq!(end(), Duration::ZERO);
-    }
-
-    #[test]
-    fn each_run_has_an_end_and_its_tests_have_their_time() {
-        let of = |options: Options| whole(&options, &Plan::of(&options).unwrap());
-        let minutes = |minutes: u64| Duration::from_secs(60 * minutes);
-        let part = |budget| Options {
-            full: true,
-            part: Some(("1/1".parse().unwrap(), budget)),
-            ..Options::default()
-        };
-        let all = Options {
-            full: true,
-            ..Options::default()
-        };
-        let one = Options {
-            filter: vec!["source: format".to_owned()],
-            ..Options::default()
-        };
-        assert_eq!(of(Options::default()), minutes(85));
-        assert_eq!(of(part(minutes(30))), minutes(85));
-        assert_eq!(of(part(minutes(200))), minutes(255));
-        assert_eq!(of(one), minutes(85));
-        let usual: Duration = (Plan::new().unwrap().planned().iter())
-            .map(|test| test.time)
-            .sum();
-        assert!(of(all) > 5 * usual, "{usual:?}");
     }
 }
