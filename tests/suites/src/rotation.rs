@@ -192,9 +192,7 @@ fn under_writes(
 }
 
 fn replaced(cluster: &Cluster) -> Result<Counts> {
-    let host = &cluster.bootstrap;
-    host.run(&["mkdir", "-p", DIRECTORY])?;
-    fs::write(host.file(OLD_CERTIFICATES), certificates(host)?)?;
+    note_certificates(&cluster.bootstrap)?;
     let (_, notes) = under_writes(cluster, |host| page::ROTATE.run(host).map(drop))?;
     notes.check(cluster)?;
     Ok(Counts::ONE)
@@ -313,6 +311,16 @@ fn certificates(host: &Host) -> Result<String> {
     Ok(rows.into_iter().collect::<Vec<_>>().join("\n"))
 }
 
+/// Notes the certificates that kubeadm finds before the first rotation.
+fn note_certificates(host: &Host) -> Result<()> {
+    host.run(&["mkdir", "-p", DIRECTORY])?;
+    let file = host.file(OLD_CERTIFICATES);
+    if !file.exists() {
+        fs::write(&file, certificates(host)?)?;
+    }
+    Ok(())
+}
+
 fn as_kubeadm_sees(cluster: &Cluster) -> Result<Counts> {
     let host = &cluster.bootstrap;
     let (before, now) = (
@@ -325,6 +333,7 @@ fn as_kubeadm_sees(cluster: &Cluster) -> Result<Counts> {
 
 fn others(cluster: &Cluster) -> Result<Counts> {
     let host = &cluster.bootstrap;
+    note_certificates(host)?;
     for (ca, file, further) in [
         ("etcd", "/etc/kubernetes/pki/etcd/ca.crt", &[][..]),
         ("front-proxy", "/etc/kubernetes/pki/front-proxy-ca.crt", &[]),

@@ -10,7 +10,9 @@ use super::boundaries::{
     FRONT_PROXY, FRONT_PROXY_CA, KEPT, PKI, keep, query_etcd, status_of_front_proxy,
 };
 use super::three::{ETCD_CA, OF_ETCD, verify};
-use super::{ADMINISTRATOR, CA, as_kubeadm_sees, page, rotate, under_writes, writing};
+use super::{
+    ADMINISTRATOR, CA, as_kubeadm_sees, note_certificates, page, rotate, under_writes, writing,
+};
 use crate::cluster::PODS;
 use crate::ctl_answer;
 use crate::test::Counts;
@@ -37,6 +39,7 @@ fn own(name: &str) -> String {
 pub(super) fn kubernetes(cluster: &Cluster) -> Result<Counts> {
     let host = &cluster.bootstrap;
     let [ca, root] = ["kubernetes", "root"].map(own);
+    note_certificates(host)?;
     host.sh(MAKE_CAS)?;
     let mut walk = page::OWN_CA.walk()?.inside(OWN);
     walk.run(host, page::REQUEST)?;
@@ -78,6 +81,7 @@ pub(super) fn kubernetes(cluster: &Cluster) -> Result<Counts> {
 /// while a client writes.
 pub(super) fn others(cluster: &Cluster) -> Result<Counts> {
     let host = &cluster.bootstrap;
+    note_certificates(host)?;
     host.sh(MAKE_CAS)?;
     // The commands of the guide, for the CA of etcd.
     for part in [page::REQUEST, page::SIGN, page::IMPORT] {
