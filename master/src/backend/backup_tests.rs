@@ -88,7 +88,7 @@ fn a_backup_has_what_a_new_first_host_cannot_make() {
     let life = site.live();
     let (head, files) = backup(&life).unwrap();
     assert_eq!(head["cluster"], "test");
-    assert_eq!(head["cluster_id"].as_str().unwrap().len(), 64);
+    assert_eq!(head["clusterId"].as_str().unwrap().len(), 64);
     // Neither the leader, which is busy enough, nor the member that does not answer.
     assert_eq!(
         head["etcd"],
