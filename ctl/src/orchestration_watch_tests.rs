@@ -125,7 +125,7 @@ fn a_step_with_a_status_of_another_version_does_not_run_for_ever() {
     assert_eq!(pty.lines(), ["b  host …"]);
     watch.take(&of(StepStatus::Other("deferred".to_owned())), screen);
     assert_eq!(pty.lines(), ["b  host deferred  1.5 s"]);
-    assert_eq!(watch.finished, ["b  host deferred  1.5 s"]);
+    assert_eq!(watch.finished.len(), 1);
 }
 
 /// Of 36 steps, the running one and its hosts are always visible, and the finished ones have

@@ -10,7 +10,7 @@ use halite_names::{AgeRecipient, BundleVersion, Misnomer};
 use ipnet::Ipv4Net;
 
 use self::times::{
-    check_day, check_interval, check_percent, check_time, check_times, check_weekly,
+    check_batch, check_day, check_interval, check_percent, check_time, check_times, check_weekly,
 };
 
 pub use self::times::Weekly;
@@ -145,20 +145,6 @@ pub fn check(format: &str, text: &str) -> Result<(), Misfit> {
         )),
         _ => Ok(()),
     }
-}
-
-fn check_batch(text: &str) -> Result<(), Misfit> {
-    let digits = text.strip_suffix('%').unwrap_or(text);
-    let number = digits.parse::<u16>().ok().filter(|number| *number > 0);
-    let is_number = digits.bytes().all(|b| b.is_ascii_digit()) && !digits.starts_with('0');
-    let is_possible = number.is_some_and(|number| !text.ends_with('%') || number <= 100);
-    if is_number && is_possible {
-        return Ok(());
-    }
-    Err(Misfit::new(
-        "is neither a number of hosts nor a percentage",
-        "for example 3, or 25%",
-    ))
 }
 
 fn check_network(text: &str) -> Result<(), Misfit> {

@@ -347,10 +347,8 @@ fn bundle_url(host: Ipv4Addr, version: &str) -> String {
 /// The URLs of the bundle in use: the first host's, then those of the hosts with the role
 /// `registry`, sorted by name.
 fn servers(declaration: &Declaration, first: Ipv4Addr, version: &str) -> Vec<String> {
-    let serving = declaration
-        .nodes
-        .values()
-        .filter(|node| node.has(Role::Registry));
+    let nodes = declaration.nodes.values();
+    let serving = nodes.filter(|node| node.has(Role::Registry));
     let others = serving
         .filter_map(|node| node.control_plane())
         .filter(|address| *address != first);

@@ -82,7 +82,8 @@ pub use self::other_options::open_upgrade;
 pub use self::preflight::ignored;
 pub use self::record::document as step;
 pub use self::steps_watch::follow;
-pub use self::turn_step::{BACK, PLAN};
+pub use self::turn_step::PLAN;
+pub use self::upgrade_records::BACK;
 
 /// The pauses before the retry of a run that could not be recorded.
 const AGAIN: Backoff = Backoff::new(Duration::from_secs(1), Duration::from_secs(8));

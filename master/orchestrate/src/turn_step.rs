@@ -17,9 +17,6 @@ use super::upgrade_records::Records;
 
 /// The key of the confirmed plan in the pillar of an upgrade.
 pub const PLAN: &str = "plan";
-/// The key of a return to the previous bundle in the pillar of a run.
-pub const BACK: &str = "back";
-
 impl StepRunner<'_> {
     /// Runs `halite.upgrade_turn`.
     pub(super) async fn upgrade_turn(&self, chunk: &Chunk) -> Result<StepOutcome, Failure> {

@@ -14,8 +14,8 @@ use halite_states::shipped::UPGRADE;
 use halite_store::{Millis, Run, RunStatus, Step, StepStatus};
 use serde_json::{Map, Value};
 
-use super::turn_step::BACK;
-
+/// The key of a return to the previous bundle in the pillar of a run.
+pub const BACK: &str = "back";
 /// The newest runs that may belong to an upgrade that has not ended: it may have been repeated often.
 const RUNS: u32 = 100;
 /// The SLS of a step that only pulls images: it changes nothing that a return would change back.

@@ -136,6 +136,8 @@ fn hosts_that_are_away_end_with_few_commits() {
             if retcode.is_some() {
                 break;
             }
+            // Each round with a new loss is a commit, so the others get time to be sent.
+            tokio::time::sleep(std::time::Duration::from_millis(20)).await;
         }
         assert_eq!(retcode, Some(1));
         let commits = commits.load(Ordering::SeqCst);

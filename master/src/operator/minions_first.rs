@@ -22,7 +22,7 @@ use halite_proto::ids::{JobId, MinionId};
 use halite_proto::v1;
 use halite_states::low::RunReturn;
 use halite_store::JobRow;
-use serde_json::{Value, json};
+use serde_json::json;
 use tokio::sync::{MutexGuard, mpsc};
 use tokio::time::Instant;
 use tokio_stream::wrappers::ReceiverStream;

@@ -3,6 +3,7 @@ use halite_host_reports::update::{GRAIN, PROGRAM, Reverted};
 use halite_orchestrate::outdated_minions::BUNDLED;
 use halite_states::low::LowState;
 use halite_store::Facts;
+use serde_json::Value;
 
 use super::*;
 use crate::backend::contract::check_event;

@@ -1,4 +1,4 @@
-//! Times of the day and of the week, in systemd's format, and percentages.
+//! Times of the day and of the week, in systemd's format, percentages and batches.
 
 use halite_document::schema::Misfit;
 
@@ -107,6 +107,20 @@ pub(crate) fn percent(text: &str) -> Option<u8> {
         .ok()
         .filter(|number| (1..100).contains(number));
     number.filter(|_| digits)
+}
+
+pub(super) fn check_batch(text: &str) -> Result<(), Misfit> {
+    let digits = text.strip_suffix('%').unwrap_or(text);
+    let number = digits.parse::<u16>().ok().filter(|number| *number > 0);
+    let is_number = digits.bytes().all(|b| b.is_ascii_digit()) && !digits.starts_with('0');
+    let is_possible = number.is_some_and(|number| !text.ends_with('%') || number <= 100);
+    if is_number && is_possible {
+        return Ok(());
+    }
+    Err(Misfit::new(
+        "is neither a number of hosts nor a percentage",
+        "for example 3, or 25%",
+    ))
 }
 
 pub(super) fn check_percent(text: &str) -> Result<(), Misfit> {
