@@ -7,16 +7,18 @@ use halite_names::{BundleVersion, BundleVersionError};
 use halite_states::args::Args;
 use halite_states::engine::Failure;
 use halite_states::low::Chunk;
-use serde_json::{Map, Value};
+use halite_store::Run;
+use serde_json::Map;
 
 use super::host_findings::{Against, before_turn};
 use super::host_parts::{HostParts, OWN_VERSION, differences, host_parts};
 use super::step_options::direction;
 use super::step_runner::{StepOutcome, StepRunner, failed};
-use super::upgrade_records::Records;
+use super::upgrade_records::{Records, pillar};
 
 /// The key of the confirmed plan in the pillar of an upgrade.
 pub const PLAN: &str = "plan";
+
 impl StepRunner<'_> {
     /// Runs `halite.upgrade_turn`.
     pub(super) async fn upgrade_turn(&self, chunk: &Chunk) -> Result<StepOutcome, Failure> {
@@ -33,7 +35,7 @@ impl StepRunner<'_> {
                 "paused by {by}; `ctl upgrade resume` continues here"
             )));
         }
-        let Some(plan) = plan(&self.run.pillar_json)? else {
+        let Some(plan) = plan(self.run)? else {
             return Ok((Map::new(), "the run has no plan to compare".to_owned()));
         };
         let bundle: BundleVersion = bundle
@@ -86,8 +88,6 @@ impl StepRunner<'_> {
         let release = declarations.allowed(&snapshot, turn.bundle, turn.direction);
         let release = release.await.map_err(failed)?;
         let records = Records::read(self.jobs.app()).await.map_err(failed)?;
-        let options: Map<String, Value> =
-            serde_json::from_str(&self.run.pillar_json).unwrap_or_default();
         let drained = turn.nodes.iter().filter(|node| self.drains(node));
         let turns = [UpgradeTurn {
             hosts: turn.nodes.to_vec(),
@@ -101,7 +101,7 @@ impl StepRunner<'_> {
             given: &records.bundles(),
             kubernetes: &release.kubernetes,
             direction: turn.direction,
-            options: &options,
+            options: &pillar(self.run),
             turns: &turns,
             estimate: None,
         };
@@ -144,8 +144,8 @@ impl Turn<'_> {
 }
 
 /// The confirmed plan; `None` if the run was started without one.
-fn plan(pillar_json: &str) -> Result<Option<ConfirmedPlan>, Failure> {
-    let pillar: Value = serde_json::from_str(pillar_json).unwrap_or_default();
+fn plan(run: &Run) -> Result<Option<ConfirmedPlan>, Failure> {
+    let pillar = pillar(run);
     let Some(plan) = pillar.get(PLAN).filter(|plan| plan.get("states").is_some()) else {
         return Ok(None);
     };

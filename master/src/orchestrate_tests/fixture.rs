@@ -225,9 +225,8 @@ pub(super) fn killed(life: Life, request: v1::OrchestrateRequest, after: usize) 
     ended
 }
 
-/// Runs an orchestration whose master, which `live` starts, is killed once in each step: at its first event,
-/// which is its end if it was over before the next master served. Returns the last master, and the end of the
-/// run.
+/// Runs an orchestration and kills its master, which `live` starts, once in each step: at the step's first
+/// event that this master sees. Returns the last master, and the end of the run.
 pub(super) fn killed_in_each_step(
     live: impl Fn() -> Life,
     request: v1::OrchestrateRequest,
