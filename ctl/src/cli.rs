@@ -197,7 +197,7 @@ pub enum Command {
     /// Apply SLS files on minions.
     ///
     /// Use it for a part of the highstate, or for your own states that top.sls does not assign.
-    /// What is lost depends on the states; --test shows it.
+    /// --test shows what the states would change.
     Apply(Apply),
     /// Show the journal of a host: of one unit, or the whole journal. Secrets are hidden as in the
     /// output of jobs.

@@ -46,13 +46,19 @@ pub enum Command {
         #[arg(long)]
         master: String,
         /// The token that `ctl token create` printed. Without one, an operator must accept the key.
-        #[arg(long, env = "HALITE_TOKEN", hide_env_values = true, default_value = "")]
+        #[arg(
+            long,
+            env = "HALITE_TOKEN",
+            hide_env_values = true,
+            default_value = "",
+            hide_default_value = true
+        )]
         token: String,
-        /// The SHA-256 of the cluster's CA certificate, if there is no token.
-        #[arg(long, default_value = "")]
+        /// The SHA-256 hash of the cluster's CA certificate, for enrolment without a token.
+        #[arg(long, default_value = "", hide_default_value = true)]
         ca_hash: String,
         /// This host's id; default: its name.
-        #[arg(long, default_value = "")]
+        #[arg(long, default_value = "", hide_default_value = true)]
         id: String,
         /// Enrol again even if this host has an identity.
         #[arg(long)]
