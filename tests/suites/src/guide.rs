@@ -234,7 +234,7 @@ mod tests {
         let leaves = "## A control plane leaves";
         let quota = "## etcd has reached its quota";
         let power = "## All hosts have lost their power";
-        let ended = "## All certificates have ended";
+        let ended = "## All certificates have expired";
         for (page, heading, begin, wanted) in [
             ("disaster.md", backups, "ctl backup create", ""),
             ("disaster.md", backups, "ctl backup list", ""),

@@ -11,7 +11,7 @@ use halite_core::refusal::Refusal;
 use halite_orchestrate::host_findings::{Against, finding};
 use halite_proto::ids::MinionId;
 
-use crate::operator::certificates::{MINION_IDENTITY, known};
+use crate::operator::certificates::{known, owner_remedy};
 use crate::operator::status::Inspection;
 
 /// The shortest time ahead, in seconds, for which certificates are judged: an upgrade may be paused.
@@ -102,15 +102,11 @@ fn on_host(host: &MinionId, all: &[HostCertificate], end: Time) -> Vec<UpgradeFi
 
 /// The way to a new certificate.
 fn remedy(host: &MinionId, one: &HostCertificate) -> String {
-    let service = match one.file.as_str() {
-        MINION_IDENTITY => "halite-minion",
-        _ => "kubelet",
-    };
+    if let Some(remedy) = owner_remedy(host.as_str(), &one.file) {
+        return remedy;
+    }
     match one.renewed_by {
         Renewer::Master | Renewer::Operator => format!("`ctl certs renew {host}` renews it"),
-        Renewer::Owner => format!(
-            "{service} renews it in its last third; `ctl logs {host} {service}` says why it has not"
-        ),
         _ => "Halite does not renew it: replace the file".to_owned(),
     }
 }

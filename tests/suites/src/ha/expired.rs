@@ -46,7 +46,7 @@ const BLOCKS: [&str; 2] = ["ctl certs list -o json", "ctl certs renew --yes"];
 const RENEWED_DAYS: i64 = 363;
 
 /// The heading of the guide's section.
-const HEADING: &str = "## All certificates have ended";
+const HEADING: &str = "## All certificates have expired";
 
 /// Limit for four hosts to boot and enrol, for the control planes' programs to come out of the
 /// kubelet's restart backoff, and for the worker after them.
