@@ -73,7 +73,7 @@ pub fn make(options: &Options, board: &Board) -> Result<PathBuf> {
     let signer = Signer::open(options.key.as_deref(), &cache)?;
     let programs = Programs::Shipped.build(board)?;
     board.say("book", "mdBook (a few minutes the first time)");
-    let mdbook = cargo_tool::ensure(&cache, &cargo_tool::MDBOOK, &[])?;
+    let mdbook = cargo_tool::ensure(&cache, &cargo_tool::MDBOOK)?;
     let parent = out.parent().unwrap_or(Path::new("/"));
     fs::create_dir_all(parent).with_context(|| format!("cannot make {}", parent.display()))?;
     let work = tempfile::Builder::new()

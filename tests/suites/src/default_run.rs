@@ -4,7 +4,6 @@
 /// every machine, and none is left out.
 pub(crate) const NAMES: &[&str] = &[
     "source: format",
-    "source: unit and protocol tests",
     "lab: both detectors detect",
     "lab: a power cut loses everything but the disk",
     "lab: a host that was powered off comes back unchanged, or bare without its disks",
@@ -53,6 +52,7 @@ pub(crate) const NAMES: &[&str] = &[
     "ha: a destroyed control plane is replaced",
     "ha: a standby takes over from a destroyed master, and replaces its host",
     "ha: nothing tried to leave",
+    "source: unit and protocol tests",
     "source: lint",
     "source: dependencies",
 ];

@@ -2,6 +2,7 @@
 
 mod addons;
 pub mod availability;
+mod background;
 mod bare;
 mod bench;
 mod builder_root;
@@ -88,6 +89,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use anyhow::{Result, anyhow};
+use background::Background;
 use halite_lab::build::source_root;
 use halite_lab::prerequisites;
 use halite_launch::dependencies;
@@ -117,19 +119,24 @@ pub fn main(options: Options) -> Result<ExitCode> {
     let release = if runner.options.full { FULL } else { NEWEST };
     let iso = (plan.needs_an_iso(&runner)).then(|| prebuild::iso(release));
     let source = runner.run(&plan.source, &());
-    // The tests measure times, so they start when the machine is quiet.
+    // The other tests use it, and some measure times.
     wait_for(iso)?;
-    let lint = is_default.then(prebuild::lint);
+    let background = if is_default {
+        Background::start(source::in_parallel)
+    } else {
+        Background::default()
+    };
     runner.run(&plan.without_a_cluster, &());
     // One after the other: the machine has room for one cluster.
     for site in &plan.sites {
         on_site(&mut runner, site);
     }
-    if lint.as_ref().is_some_and(|lint| !lint.is_finished()) {
-        println!("  waiting for lint and cargo-deny, which run in parallel with the clusters");
+    if background.is_running() {
+        println!(
+            "  waiting for the tests of the source tree, which run in parallel with the clusters"
+        );
     }
-    wait_for(lint)?;
-    let beside = runner.run(&plan.beside, &());
+    let beside = runner.run(&plan.beside, &background);
     // Only after the lint: it compiles the dependencies in its own way.
     if is_default
         && source.failed + beside.failed == 0

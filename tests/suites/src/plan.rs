@@ -8,6 +8,7 @@ use halite_lab::cluster::Cluster;
 use halite_lab::layout::TWO;
 use halite_upstream::versions::{FULL, NEWEST};
 
+use crate::background::Background;
 use crate::default_run::NAMES;
 use crate::part::Planned;
 use crate::report::suite_of;
@@ -43,8 +44,8 @@ pub(crate) struct Plan {
     pub(crate) without_a_cluster: Vec<Case<()>>,
     /// The clusters with their tests.
     pub(crate) sites: Vec<Site>,
-    /// Tests that run in parallel with the clusters.
-    pub(crate) beside: Vec<Case<()>>,
+    /// Tests that the default run does in parallel with the clusters.
+    pub(crate) beside: Vec<Case<Background>>,
 }
 
 impl Plan {

@@ -1,14 +1,10 @@
-//! Builds that run in parallel with tests, which wait for half of their time.
+//! Builds that run in parallel with the first tests.
 
-use std::process::{Command, Stdio};
 use std::thread;
 use std::thread::JoinHandle;
 
 use anyhow::Result;
-use halite_lab::build::source_root;
 use halite_lab::progress::Board;
-use halite_lab::{build_command, timing};
-use halite_upstream::cargo_tool::{self, CARGO_DENY};
 use halite_upstream::prepare;
 use halite_upstream::versions::Release;
 
@@ -34,24 +30,5 @@ pub(super) fn iso(release: Release) -> JoinHandle<()> {
         if let Err(error) = build() {
             board.say("early build", &format!("{error:#}"));
         }
-    })
-}
-
-/// Starts the work that the last tests of the source tree only confirm, at a priority at which it
-/// uses no time that a cluster could use (SCHED_IDLE in sched(7)).
-pub(super) fn lint() -> JoinHandle<()> {
-    thread::spawn(|| {
-        let _ = timing::record("lint and its tools, in parallel with the clusters", || {
-            let mut lint = Command::new("chrt");
-            lint.args(["--idle", "0", "cargo"]).args(source::LINT);
-            build_command::without_package(&mut lint);
-            // The test reports findings.
-            lint.current_dir(source_root())
-                .stdin(Stdio::null())
-                .stdout(Stdio::null())
-                .stderr(Stdio::null())
-                .status()?;
-            cargo_tool::ensure(&halite_lab::cache(), &CARGO_DENY, &["chrt", "--idle", "0"])
-        });
     })
 }

@@ -3,6 +3,7 @@
 use std::ffi::OsStr;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
+use std::time::Instant;
 
 use anyhow::{Context, Result, bail, ensure};
 use halite_lab::build::source_root;
@@ -10,19 +11,15 @@ use halite_lab::build_command;
 use halite_lab::timing;
 use halite_upstream::cargo_tool::{self, CARGO_DENY};
 
-use crate::test::{Counts, Test};
-use crate::unit_tests;
+use crate::background::{Background, Results};
+use crate::test::{Counts, Test, note_group};
+use crate::unit_tests::{self, Executable};
+use crate::watchdog;
 
-pub(super) const TESTS: &[Test<()>] = &[
-    Test {
-        name: "source: format",
-        run: format,
-    },
-    Test {
-        name: "source: unit and protocol tests",
-        run: unit,
-    },
-];
+pub(super) const TESTS: &[Test<()>] = &[Test {
+    name: "source: format",
+    run: format,
+}];
 
 /// The additional tests of `--full`.
 pub(super) const FULL: &[Test<()>] = &[
@@ -102,8 +99,12 @@ fn charts((): &()) -> Result<Counts> {
     Ok(Counts { passed, failed: 0 })
 }
 
-/// Tests whose work is done in parallel with the clusters ([`crate::prebuild::lint`]).
-pub(super) const BESIDE: &[Test<()>] = &[
+/// Tests that the default run does in parallel with the clusters ([`in_parallel`]).
+pub(super) const BESIDE: &[Test<Background>] = &[
+    Test {
+        name: "source: unit and protocol tests",
+        run: unit,
+    },
     Test {
         name: "source: lint",
         run: lint,
@@ -213,14 +214,14 @@ fn format((): &()) -> Result<Counts> {
     Ok(Counts::ONE)
 }
 
-fn lint((): &()) -> Result<Counts> {
+fn lint(_: &Background) -> Result<Counts> {
     cargo(LINT)?;
     Ok(Counts::ONE)
 }
 
 /// Licences, duplicates, banned crates and sources, according to `deny.toml`.
-fn dependencies((): &()) -> Result<Counts> {
-    let program = cargo_tool::ensure(&halite_lab::cache(), &CARGO_DENY, &[])?;
+fn dependencies(_: &Background) -> Result<Counts> {
+    let program = cargo_tool::ensure(&halite_lab::cache(), &CARGO_DENY)?;
     let output = Command::new(&program)
         .args(["--offline", "check", "bans", "licenses", "sources"])
         .current_dir(source_root())
@@ -252,8 +253,49 @@ pub(super) fn tools(progress: &mut dyn FnMut(&str)) -> Result<Vec<(&'static str,
     ])
 }
 
-fn unit((): &()) -> Result<Counts> {
-    let executables = timing::build("the tests of the source tree", unit_tests::compile)?;
+/// The unit and protocol tests, then the work that the last tests of the source tree only confirm.
+pub(super) fn in_parallel() -> Results {
+    let tests = "unit and protocol tests, in parallel with the clusters";
+    let results = timing::record(tests, || {
+        let executables = unit_tests::compile()?;
+        run(&executables)
+    })?;
+    // The tests report findings.
+    let _ = timing::record("lint and its tools, in parallel with the clusters", || {
+        cargo(LINT)?;
+        cargo_tool::ensure(&halite_lab::cache(), &CARGO_DENY)
+    });
+    Ok(results)
+}
+
+fn unit(background: &Background) -> Result<Counts> {
+    let groups = match background.results() {
+        Some(results) => {
+            let (groups, took) = results?;
+            watchdog::add(took);
+            groups
+        }
+        None => {
+            let executables = timing::build("the tests of the source tree", unit_tests::compile)?;
+            run(&executables)?.0
+        }
+    };
+    let mut counts = Counts::default();
+    for group in groups {
+        counts.add(Counts {
+            passed: group.passed,
+            failed: group.failed.len(),
+        });
+        let name = &group.name;
+        let failed = group.failed.iter().map(|test| format!("{name}: {test}"));
+        note_group(name, group.took, failed);
+    }
+    Ok(counts)
+}
+
+fn run(executables: &[Executable]) -> Results {
     let tools = tools(&mut |line| println!("  {line}"))?;
-    unit_tests::run(&executables, &tools)
+    let start = Instant::now();
+    let groups = unit_tests::run(executables, &tools)?;
+    Ok((groups, start.elapsed()))
 }

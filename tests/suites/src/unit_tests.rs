@@ -14,8 +14,6 @@ use halite_lab::build::source_root;
 use halite_lab::build_command;
 use serde_json::Value;
 
-use crate::test::{Counts, note_group};
-
 /// Test programs that run in parallel: some wait for other programs.
 const AT_ONCE: usize = 3;
 
@@ -119,7 +117,7 @@ fn executables(messages: &str) -> Result<Vec<Executable>> {
 ///
 /// # Errors
 /// A program cannot be started, or no test ran.
-pub(crate) fn run(executables: &[Executable], tools: &[(&str, PathBuf)]) -> Result<Counts> {
+pub(crate) fn run(executables: &[Executable], tools: &[(&str, PathBuf)]) -> Result<Vec<Group>> {
     let memory = if has_room()? {
         Some(tempfile::tempdir()?)
     } else {
@@ -130,27 +128,30 @@ pub(crate) fn run(executables: &[Executable], tools: &[(&str, PathBuf)]) -> Resu
         let mut waiting = waiting.lock().unwrap_or_else(PoisonError::into_inner);
         waiting.pop_front()
     };
-    let work = || -> Result<Counts> {
-        let mut counts = Counts::default();
+    let work = || -> Result<Vec<Group>> {
+        let mut groups = Vec::new();
         while let Some(executable) = next() {
-            let ended = one(executable, tools, memory.as_ref().map(|dir| dir.path()))?;
-            counts.add(ended.report(&executable.name));
+            let (group, said) = one(executable, tools, memory.as_ref().map(|dir| dir.path()))?;
+            if !group.failed.is_empty() {
+                println!("  {}:\n{}", group.name, said.trim_end());
+            }
+            groups.push(group);
         }
-        Ok(counts)
+        Ok(groups)
     };
-    let counts = thread::scope(|scope| {
+    let groups = thread::scope(|scope| {
         let workers: Vec<_> = (0..AT_ONCE).map(|_| scope.spawn(work)).collect();
-        let mut all = Counts::default();
+        let mut all = Vec::new();
         for worker in workers {
-            let counts = worker
+            let groups = worker
                 .join()
                 .map_err(|_| anyhow!("a test program's thread panicked"))?;
-            all.add(counts?);
+            all.extend(groups?);
         }
         anyhow::Ok(all)
     })?;
-    ensure!(counts.passed > 0, "no test ran");
-    Ok(counts)
+    ensure!(groups.iter().any(|group| group.passed > 0), "no test ran");
+    Ok(groups)
 }
 
 /// Returns whether temporary files may be in memory (proc_meminfo(5)).
@@ -165,31 +166,21 @@ fn has_room() -> Result<bool> {
 
 /// The results of a test program.
 #[derive(Debug, PartialEq, Eq)]
-struct Ended {
-    passed: usize,
+pub(crate) struct Group {
+    /// The name of the program.
+    pub(crate) name: String,
+    pub(crate) passed: usize,
     /// The names of the tests that failed.
-    failed: Vec<String>,
-    took: Duration,
-    /// Its whole output.
-    said: String,
+    pub(crate) failed: Vec<String>,
+    pub(crate) took: Duration,
 }
 
-impl Ended {
-    /// Prints the output if something failed, and records its time and the names of its failures.
-    fn report(self, name: &str) -> Counts {
-        if !self.failed.is_empty() {
-            println!("  {name}:\n{}", self.said.trim_end());
-        }
-        let failed = self.failed.iter().map(|test| format!("{name}: {test}"));
-        note_group(name, self.took, failed);
-        Counts {
-            passed: self.passed,
-            failed: self.failed.len(),
-        }
-    }
-}
-
-fn one(executable: &Executable, tools: &[(&str, PathBuf)], memory: Option<&Path>) -> Result<Ended> {
+/// Runs a test program: its results, and its whole output.
+fn one(
+    executable: &Executable,
+    tools: &[(&str, PathBuf)],
+    memory: Option<&Path>,
+) -> Result<(Group, String)> {
     let start = Instant::now();
     let mut command = match memory {
         Some(directory) => {
@@ -222,12 +213,13 @@ fn one(executable: &Executable, tools: &[(&str, PathBuf)], memory: Option<&Path>
     if !output.status.success() && failed.is_empty() {
         failed.push(format!("it ended with {}", output.status));
     }
-    Ok(Ended {
+    let group = Group {
+        name: executable.name.clone(),
         passed,
         failed,
         took: start.elapsed(),
-        said,
-    })
+    };
+    Ok((group, said))
 }
 
 /// The number of passed tests, and the names of failed ones, in the output of a test program.
@@ -296,7 +288,7 @@ mod tests {
         };
         let directory = tempfile::tempdir().unwrap();
         for memory in [None, Some(directory.path())] {
-            let ended = one(&executable, &[], memory).unwrap();
+            let (ended, _) = one(&executable, &[], memory).unwrap();
             assert_eq!(ended.passed, 0);
             assert!(ended.failed[0].contains("exit status: 1"), "{ended:?}");
         }

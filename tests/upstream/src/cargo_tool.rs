@@ -35,12 +35,11 @@ pub const MDBOOK: Tool = Tool {
     features: Some("search"),
 };
 
-/// Returns a program, built into the cache if missing (a few minutes, once). `before` is a command
-/// that starts the build, such as one that lowers its priority; empty for none.
+/// Returns a program, built into the cache if missing (a few minutes, once).
 ///
 /// # Errors
 /// It does not build.
-pub fn ensure(cache: &Path, tool: &Tool, before: &[&str]) -> Result<PathBuf> {
+pub fn ensure(cache: &Path, tool: &Tool) -> Result<PathBuf> {
     let Tool { name, version, .. } = tool;
     let tools = Store::new(cache.join("tools"))?;
     let _claim = tools.claim(name)?;
@@ -56,9 +55,7 @@ pub fn ensure(cache: &Path, tool: &Tool, before: &[&str]) -> Result<PathBuf> {
             args.extend(["--no-default-features", "--features", features]);
         }
         let target_dir = format!("CARGO_TARGET_DIR={}", target.display());
-        let mut all = vec![target_dir.as_str(), "CARGO_PROFILE_DEV_DEBUG=0"];
-        all.extend(before);
-        all.push("cargo");
+        let mut all = vec![target_dir.as_str(), "CARGO_PROFILE_DEV_DEBUG=0", "cargo"];
         all.extend(args);
         timing::record(name, || {
             run("env", &all).with_context(|| format!("cannot build {name}"))
