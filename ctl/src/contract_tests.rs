@@ -207,7 +207,7 @@ fn each_document_of_the_master_is_printed() {
     assert!(printed::health(&health, &PLAIN).contains("checks"));
     let leaving: halite_api::LeavingHost = answer("leaving");
     assert_eq!(
-        (leaving.node.as_str(), leaving.enrolled),
+        (leaving.host.as_str(), leaving.enrolled),
         ("worker-1", true)
     );
     let plan: halite_api::MasterMove = answer("master-move");

@@ -346,7 +346,7 @@ fn backups() {
         ca_hash: text(DIGEST),
         signed: true,
         created: time(),
-        bytes: 42_000_000,
+        size: 42_000_000,
         files: 61,
         member: text("cp-1"),
         encrypted: true,
@@ -359,7 +359,7 @@ fn backups() {
         path: made.path.clone(),
         cluster: made.cluster.clone(),
         created: time(),
-        bytes: made.bytes,
+        size: made.size,
         digest: text(DIGEST),
         files: Some(made.files),
         ca_hash: made.ca_hash.clone(),
@@ -375,7 +375,7 @@ fn backups() {
     check("verified-backup", &verified);
     let copied = CopiedBackup {
         path: text("/media/stick/prod.halite-backup"),
-        bytes: made.bytes,
+        size: made.size,
         digest: text(DIGEST),
         sound: true,
     };
@@ -389,8 +389,8 @@ fn backups_of_the_registry() {
         path: text("/srv/backup/registry/20270115T080000Z"),
         tags: 5,
         blobs: 31,
-        bytes: 120_000_000,
-        bytes_new: 3_000_000,
+        size: 120_000_000,
+        added_size: 3_000_000,
         removed: vec![text("20270108T080000Z")],
         problem: None,
     };
@@ -399,7 +399,7 @@ fn backups_of_the_registry() {
         backup: made.backup.clone(),
         path: made.path.clone(),
         blobs: made.blobs,
-        bytes: made.bytes,
+        size: made.size,
         sound: true,
     };
     check("verified-registry-backup", &verified);
@@ -407,8 +407,8 @@ fn backups_of_the_registry() {
         backup: made.backup.clone(),
         tags: made.tags,
         blobs: made.blobs,
-        bytes: made.bytes,
-        bytes_new: 9_000_000,
+        size: made.size,
+        added_size: 9_000_000,
     };
     check("restored-registry", &restored);
 }

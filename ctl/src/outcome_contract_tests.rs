@@ -101,7 +101,7 @@ fn the_checks_and_the_masters() {
         master: vec![text("10.10.0.11:4550")],
         epoch: Some(1),
         standbys: vec![StandbyHost {
-            name: text("cp-2"),
+            host: text("cp-2"),
             state: StandbyState::Following,
             since: Some(time()),
             lag: Some(0),
@@ -134,7 +134,7 @@ fn lists_of_bundles_and_backups() {
             backup: text("prod-20270115T080000Z.halite-backup"),
             cluster: Some(text("prod")),
             created: Some(time().to_string()),
-            bytes: Some(42_000_000),
+            size: Some(42_000_000),
             kubernetes: Some(text("v1.36.3")),
             bundle: Some(text("0.2.0")),
             encrypted: Some(true),
@@ -152,8 +152,8 @@ fn lists_of_bundles_and_backups() {
             time: Some(time().to_string()),
             tags: Some(5),
             blobs: Some(31),
-            bytes: Some(120_000_000),
-            bytes_new: Some(3_000_000),
+            size: Some(120_000_000),
+            added_size: Some(3_000_000),
             problem: None,
         }],
     };

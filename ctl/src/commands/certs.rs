@@ -72,9 +72,9 @@ pub fn listed(found: &CertificateList, paint: &Paint) -> String {
                 true => one.name.clone(),
                 false => format!("{} (trusted, does not sign)", one.name),
             };
-            vec![name, one.ends.to_string(), remaining(one.days_left)]
+            vec![name, one.expires.to_string(), remaining(one.days_left)]
         };
-        let heading = ["ca", "ends", "remaining"];
+        let heading = ["ca", "expires", "remaining"];
         parts.push(table::rows(&heading, found.authorities.iter().map(row)));
     }
     if !found.prepared.is_empty() {
@@ -82,24 +82,24 @@ pub fn listed(found: &CertificateList, paint: &Paint) -> String {
             vec![
                 one.name.clone(),
                 one.state.to_string(),
-                or_dash(one.ends),
+                or_dash(one.expires),
                 or_dash(one.days_left.map(remaining)),
             ]
         };
-        let heading = ["next ca", "state", "ends", "remaining"];
+        let heading = ["next ca", "state", "expires", "remaining"];
         parts.push(table::rows(&heading, found.prepared.iter().map(row)));
     }
     if !found.identities.is_empty() {
         let row = |one: &halite_api::IdentityCertificate| {
             vec![
                 one.owner.clone(),
-                one.ends.to_string(),
+                one.expires.to_string(),
                 remaining(one.days_left),
                 one.signed_by.clone(),
                 one.renewed_by.to_string(),
             ]
         };
-        let heading = ["owner", "ends", "remaining", "signed by", "renewed by"];
+        let heading = ["owner", "expires", "remaining", "signed by", "renewed by"];
         parts.push(table::rows(&heading, found.identities.iter().map(row)));
     }
     let hosts = found.hosts.iter().flat_map(|host| {
@@ -107,7 +107,7 @@ pub fn listed(found: &CertificateList, paint: &Paint) -> String {
             vec![
                 host.host.to_string(),
                 one.file.clone(),
-                one.ends.to_string(),
+                one.expires.to_string(),
                 remaining(one.days_left),
                 or_dash(one.signed_by.clone()),
                 one.renewed_by.to_string(),
@@ -118,7 +118,7 @@ pub fn listed(found: &CertificateList, paint: &Paint) -> String {
     let heading = [
         "host",
         "file",
-        "ends",
+        "expires",
         "remaining",
         "signed by",
         "renewed by",
@@ -252,13 +252,13 @@ mod tests {
         let ca = |name: &str, days_left: i64| CertificateAuthority {
             name: name.to_owned(),
             subject: String::new(),
-            ends: Time::from_millis(0),
+            expires: Time::from_millis(0),
             days_left,
             signs: name != "kubernetes",
         };
         let identity = |owner: &str, renewed_by: Renewer| IdentityCertificate {
             owner: owner.to_owned(),
-            ends: Time::from_millis(0),
+            expires: Time::from_millis(0),
             days_left: -5,
             signed_by: "halite".to_owned(),
             renewed_by,
@@ -290,7 +290,7 @@ mod tests {
                 None => PreparedState::Requested,
             },
             subject: None,
-            ends: days_left.map(|_| Time::from_millis(0)),
+            expires: days_left.map(|_| Time::from_millis(0)),
             days_left,
             note: None,
         };

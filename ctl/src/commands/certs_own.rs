@@ -78,10 +78,10 @@ pub async fn import(
 /// Formats the next CA.
 pub fn prepared_text(done: &PreparedCa) -> String {
     let mut fields = vec![("ca", done.name.clone()), ("state", done.state.to_string())];
-    let ends = done.ends.map(|ends| ends.to_string());
+    let ends = done.expires.map(|ends| ends.to_string());
     for (name, value) in [
         ("subject", done.subject.clone()),
-        ("ends", ends),
+        ("expires", ends),
         ("note", done.note.clone()),
     ] {
         fields.extend(value.map(|value| (name, value)));

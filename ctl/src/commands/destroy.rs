@@ -41,7 +41,7 @@ pub async fn run(
     let own = own.with_context(|| format!("cannot use {}", path.display()))?;
     if is_root_of_host(own.id()) {
         let masters = client::status(global).await?.masters;
-        check_access(own.id(), masters.node.as_deref())?;
+        check_access(own.id(), masters.host.as_deref())?;
     }
     let request = v1::OrchestrateRequest {
         sls: DESTROY.to_owned(),

@@ -146,7 +146,7 @@ fn master(status: &ClusterStatus, paint: &Paint) -> String {
         table::line(&status.version)
     );
     let masters = &status.masters;
-    if let Some(node) = &masters.node {
+    if let Some(node) = &masters.host {
         text.push_str(&format!(" on {}", table::line(node)));
     }
     text.push_str(&format!(", epoch {}", masters.epoch));
@@ -161,7 +161,7 @@ fn master(status: &ClusterStatus, paint: &Paint) -> String {
 /// and the others with their state.
 fn standbys(status: &ClusterStatus, paint: &Paint) -> String {
     let each = status.masters.standbys.iter().map(|standby| {
-        let name = table::line(&standby.name);
+        let name = table::line(&standby.host);
         match (&standby.state, standby.lag.unwrap_or_default()) {
             (StandbyState::Following, 0) => format!("{name} {}", paint.good("✓")),
             (StandbyState::Following, lag) => {
@@ -180,7 +180,7 @@ fn standbys(status: &ClusterStatus, paint: &Paint) -> String {
 /// there are any.
 fn saved(backups: &ClusterBackups) -> String {
     let each = backups.hosts.iter().map(|host| {
-        let name = table::line(&host.node);
+        let name = table::line(&host.host);
         let since = |seconds: Option<u64>| seconds.map(|seconds| format!("{} ago", age(seconds)));
         match (since(host.newest_age), since(host.verified_age)) {
             (None, _) => match host.next {
@@ -201,7 +201,7 @@ fn saved(backups: &ClusterBackups) -> String {
 
 /// Formats the line about the site registry.
 fn registry(registry: &RegistryBackups) -> String {
-    let node = table::line(&registry.node);
+    let node = table::line(&registry.host);
     match (registry.backup_time, registry.verified) {
         (None, _) => format!("registry    on {node}, no backup yet\n"),
         (Some(made), None) => format!("registry    on {node}, last good backup {made}\n"),

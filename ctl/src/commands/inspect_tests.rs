@@ -12,7 +12,7 @@ fn backups(host: halite_api::BackupHost) -> ClusterBackups {
 #[test]
 fn a_backup_has_its_age_or_the_time_of_the_first() {
     let host = |newest: Option<u64>, verified: Option<u64>| halite_api::BackupHost {
-        node: "a".to_owned(),
+        host: "a".to_owned(),
         newest_age: newest,
         verified_age: verified,
         next: Some(halite_api::Time::from_millis(0)),
@@ -37,7 +37,7 @@ fn a_backup_has_its_age_or_the_time_of_the_first() {
 fn the_registry_has_its_last_good_backup() {
     let time = halite_api::Time::from_millis(0);
     let known = |backup_time, verified| RegistryBackups {
-        node: "w".to_owned(),
+        host: "w".to_owned(),
         backup: None,
         backup_time,
         verified,

@@ -138,7 +138,7 @@ pub fn overview(masters: &MasterList, paint: &Paint) -> String {
     );
     let row = |standby: &StandbyHost| {
         vec![
-            standby.name.clone(),
+            standby.host.clone(),
             standby.state.to_string(),
             or_dash(standby.since),
             or_dash(standby.lag),
@@ -167,7 +167,7 @@ mod tests {
     fn the_master_its_standbys_and_what_is_wrong_are_shown() {
         let since = Time::from_millis(0);
         let standby = |name: &str, state: StandbyState| StandbyHost {
-            name: name.to_owned(),
+            host: name.to_owned(),
             state,
             since: None,
             lag: None,

@@ -182,14 +182,14 @@ pub fn show_losses_of(
 
 fn show<'a>(facts: &LeavingHost, losses: impl Iterator<Item = &'a String>, screen: &mut Screen) {
     for loss in losses {
-        screen.note(format!("{} takes with it: {loss}", facts.node));
+        screen.note(format!("{} takes with it: {loss}", facts.host));
     }
 }
 
 fn question(facts: &LeavingHost) -> String {
     format!(
         "Remove {} from the cluster {}? Its pods are evicted, and Halite's files on it are removed.",
-        facts.node, facts.cluster
+        facts.host, facts.cluster
     )
 }
 
@@ -275,7 +275,7 @@ mod tests {
     #[test]
     fn force_ends_pods_that_a_drain_alone_would_refuse() {
         let facts = |enrolled: bool, declared: Option<DeclaredNode>| LeavingHost {
-            node: "a".to_owned(),
+            host: "a".to_owned(),
             cluster: "prod".to_owned(),
             enrolled,
             connected: false,

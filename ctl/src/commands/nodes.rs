@@ -328,7 +328,7 @@ impl FurtherFields {
 /// The declared hosts as a document.
 pub fn declared(nodes: Vec<v1::AddedNode>) -> NewNodes {
     let one = |node: v1::AddedNode| NewNode {
-        node: node.name,
+        host: node.name,
         token: node.token,
         command: node.command,
     };

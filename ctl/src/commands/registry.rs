@@ -68,8 +68,8 @@ fn backup(args: &RegistryBackup, screen: &mut Screen) -> anyhow::Result<u8> {
         path: path_text(path),
         tags: metadata.tags,
         blobs: metadata.blobs,
-        bytes: metadata.bytes,
-        bytes_new: metadata.bytes_new,
+        size: metadata.bytes,
+        added_size: metadata.bytes_new,
         removed: made.removed,
         problem,
     };
@@ -98,8 +98,8 @@ fn list(directory: &Path, screen: &mut Screen) -> anyhow::Result<u8> {
             time: Some(metadata.time.to_string()),
             tags: Some(metadata.tags),
             blobs: Some(metadata.blobs),
-            bytes: Some(metadata.bytes),
-            bytes_new: Some(metadata.bytes_new),
+            size: Some(metadata.bytes),
+            added_size: Some(metadata.bytes_new),
             problem: None,
         },
         Err(error) => RegistryBackupOnDisk {
@@ -118,8 +118,8 @@ fn overview(document: &RegistryBackupList, paint: &Paint) -> String {
     let size = |bytes: Option<u64>| or_dash(bytes.map(megabytes));
     let row = |row: &RegistryBackupOnDisk| {
         let (name, time) = (table::line(&row.backup), or_dash(row.time.as_ref()));
-        let (tags, new) = (or_dash(row.tags), size(row.bytes_new));
-        vec![name, time, tags, size(row.bytes), new]
+        let (tags, new) = (or_dash(row.tags), size(row.added_size));
+        vec![name, time, tags, size(row.size), new]
     };
     let heading = ["backup", "time", "tags", "size", "new"];
     let mut text = table::rows(&heading, document.backups.iter().map(row));
@@ -146,7 +146,7 @@ fn verify(path: &Path, report: Option<&Path>, screen: &mut Screen) -> anyhow::Re
         backup: metadata.name(),
         path: path_text(&found),
         blobs: metadata.blobs,
-        bytes: metadata.bytes,
+        size: metadata.bytes,
         sound: true,
     };
     screen.answer(&to_value(&document), |paint| {
@@ -167,8 +167,8 @@ fn restore(path: &Path, data: &Path, screen: &mut Screen) -> anyhow::Result<u8> 
         backup: name.clone(),
         tags: metadata.tags,
         blobs: metadata.blobs,
-        bytes: metadata.bytes,
-        bytes_new: restored.bytes_new,
+        size: metadata.bytes,
+        added_size: restored.bytes_new,
     };
     screen.answer(&to_value(&document), |paint| {
         let (good, contents) = (paint.good("✓"), contents(metadata));

@@ -63,10 +63,10 @@ fn the_previous_backup_repairs_the_registry() {
     world.push("late", &late);
     // The next backup has all blobs, including those pushed since.
     let second = world.backup();
-    assert!(second.number("bytes") > first.number("bytes"));
+    assert!(second.number("size") > first.number("size"));
     world.done(&["verify", "backups"]);
     let repaired = [missing, cut, changed].map(|digest| web.blobs[*digest].len());
-    let copied = world.done(&RESTORE).number("bytesNew");
+    let copied = world.done(&RESTORE).number("addedSize");
     assert_eq!(copied, repaired.iter().sum::<usize>() as u64);
     world.serves("app/web", &web);
     world.serves("late", &late);
@@ -104,7 +104,7 @@ fn a_damaged_backup_is_found_and_not_restored() {
     for backup in [first, second] {
         fs::remove_file(world.kept(&backup, &place(&blob))).unwrap();
     }
-    assert_eq!(world.backup().number("bytesNew"), 90_000);
+    assert_eq!(world.backup().number("addedSize"), 90_000);
     world.done(&["verify", "backups"]);
 }
 

@@ -117,7 +117,7 @@ fn a_backup_that_is_killed_leaves_none_that_is_not_whole() {
         },
     );
     let last = world.backup();
-    assert_eq!(last.number("bytes"), kept.number("bytes"));
+    assert_eq!(last.number("size"), kept.number("size"));
     world.done(&["verify", "backups"]);
     assert_eq!(names(&world.path("backups")), world.backups());
     assert!(world.path("away").exists());

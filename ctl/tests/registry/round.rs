@@ -40,7 +40,7 @@ fn what_was_lost_comes_back_as_it_was() {
         .map(|(_, bytes)| bytes)
         .collect();
     assert_eq!(made.number("blobs"), (blobs.len() + manifests.len()) as u64);
-    assert_eq!(made.number("bytes"), made.number("bytesNew"));
+    assert_eq!(made.number("size"), made.number("addedSize"));
     // Only root may read it, and no file is hard-linked to the registry's own.
     let dir = world.path("backups").join(made.name());
     let live: BTreeSet<_> = all_of(&world.path("storage"))
@@ -69,7 +69,7 @@ fn what_was_lost_comes_back_as_it_was() {
     world.push("app/web", &plain_image("app/web", "1", 9, 30));
     world.push("late", &plain_image("late", "1", 10, 31));
     let restored = world.done(&RESTORE);
-    assert_eq!(restored.number("bytesNew"), 0);
+    assert_eq!(restored.number("addedSize"), 0);
     assert!(!world.has("late", "1"));
     world.serves("app/web", &web);
     world.serves("app", &tool);
@@ -91,7 +91,7 @@ fn what_was_lost_comes_back_as_it_was() {
         "--data",
         "storage",
     ]);
-    assert_eq!(restored.number("bytesNew"), made.number("bytes"));
+    assert_eq!(restored.number("addedSize"), made.number("size"));
     world.serves("app/web", &web);
     world.serves("app", &tool);
     for (name, _, _, found, _) in all_of(&world.path("storage")) {
@@ -136,8 +136,8 @@ fn a_second_backup_holds_only_what_is_new() {
             .map(|(_, bytes)| bytes.len())
             .max()
             .unwrap();
-    assert_eq!(second.number("bytesNew"), new as u64);
-    assert_eq!(second.number("bytes"), first.number("bytes") + new as u64);
+    assert_eq!(second.number("addedSize"), new as u64);
+    assert_eq!(second.number("size"), first.number("size") + new as u64);
     for digest in web.blobs.keys() {
         let inode = |backup: &str| {
             fs::metadata(world.kept(backup, &place(digest)))
@@ -152,7 +152,7 @@ fn a_second_backup_holds_only_what_is_new() {
     }
     // Without changes nothing is new, and only the requested number is kept.
     let third = world.done(&[&BACKUP[..], &["--keep", "1"]].concat());
-    assert_eq!(third.number("bytesNew"), 0);
+    assert_eq!(third.number("addedSize"), 0);
     assert_eq!(
         third.answer["removed"],
         serde_json::json!([first.name(), second.name()])

@@ -23,7 +23,7 @@ pub struct MadeBackup {
     /// The time at which it was begun.
     pub created: Time,
     /// Its size in bytes.
-    pub bytes: u64,
+    pub size: u64,
     /// The number of files in it.
     pub files: usize,
     /// The etcd member that the snapshot is from.
@@ -52,7 +52,7 @@ pub struct VerifiedBackup {
     /// The time at which it was begun.
     pub created: Time,
     /// Its size in bytes.
-    pub bytes: u64,
+    pub size: u64,
     /// Its SHA-256, which each byte of it was compared with.
     pub digest: String,
     /// The number of files in it. Absent if it is encrypted and no key was given.
@@ -94,7 +94,7 @@ pub struct CopiedBackup {
     /// The path of the copy.
     pub path: String,
     /// Its size in bytes.
-    pub bytes: u64,
+    pub size: u64,
     /// Its SHA-256.
     pub digest: String,
     /// `true` if it has the digest of the original.

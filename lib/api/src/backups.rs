@@ -20,7 +20,7 @@ pub struct ClusterBackups {
 #[serde(rename_all = "camelCase")]
 pub struct BackupHost {
     /// The host.
-    pub node: String,
+    pub host: String,
     /// The time of the newest backup. Absent if there is none, or if it is unknown.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub newest: Option<Time>,
@@ -46,7 +46,7 @@ pub struct BackupHost {
 #[serde(rename_all = "camelCase")]
 pub struct RegistryBackups {
     /// The host of the registry.
-    pub node: String,
+    pub host: String,
     /// The name of the last good backup. Absent if there is none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub backup: Option<String>,

@@ -56,7 +56,7 @@ pub struct CertificateRenewal {
     #[schemars(with = "String")]
     pub host: MinionId,
     /// The end of the certificate that expires first.
-    pub ends: Time,
+    pub expires: Time,
     /// The state: `reported`, `waits`, `runs` or `failed`.
     pub state: RenewalState,
     /// The reason for the wait or the failure. Absent otherwise.
@@ -110,7 +110,7 @@ pub struct PreparedCa {
     pub subject: Option<String>,
     /// The end of its certificate. Absent as `subject`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub ends: Option<Time>,
+    pub expires: Option<Time>,
     /// The whole days until then. Absent as `subject`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub days_left: Option<i64>,
@@ -163,7 +163,7 @@ pub struct CertificateAuthority {
     /// The name in its certificate.
     pub subject: String,
     /// The end of its certificate.
-    pub ends: Time,
+    pub expires: Time,
     /// The whole days until then; negative if it has expired.
     pub days_left: i64,
     /// `false` if it is only trusted, while the other CA of this name signs: the CA is being rotated.
@@ -177,7 +177,7 @@ pub struct IdentityCertificate {
     /// Its owner: `master`, or `operator NAME`.
     pub owner: String,
     /// The end of the certificate.
-    pub ends: Time,
+    pub expires: Time,
     /// The whole days until then; negative if it has expired.
     pub days_left: i64,
     /// The CA that signed it.
@@ -207,7 +207,7 @@ pub struct HostCertificate {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub subject: Option<String>,
     /// The end of the certificate.
-    pub ends: Time,
+    pub expires: Time,
     /// The whole days until then; negative if it has expired.
     pub days_left: i64,
     /// The CA that signed it: its name, or for a foreign one its subject. Absent as `subject`.

@@ -14,7 +14,7 @@ use crate::document::document;
 #[serde(rename_all = "camelCase")]
 pub struct LeavingHost {
     /// The host.
-    pub node: String,
+    pub host: String,
     /// The name of the cluster.
     pub cluster: String,
     /// `true` if it has a key.

@@ -106,7 +106,7 @@ pub struct BackupOnDisk {
     pub created: Option<String>,
     /// Its size in bytes.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub bytes: Option<u64>,
+    pub size: Option<u64>,
     /// The Kubernetes of the cluster.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub kubernetes: Option<String>,
@@ -156,10 +156,10 @@ pub struct RegistryBackupOnDisk {
     pub blobs: Option<usize>,
     /// Its size in bytes.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub bytes: Option<u64>,
+    pub size: Option<u64>,
     /// The bytes that it adds to the previous backup.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub bytes_new: Option<u64>,
+    pub added_size: Option<u64>,
     /// The reason why it cannot be read. Absent if it can.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub problem: Option<String>,

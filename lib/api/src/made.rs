@@ -38,7 +38,7 @@ document!(NewNodes);
 #[serde(rename_all = "camelCase")]
 pub struct NewNode {
     /// Its name.
-    pub node: String,
+    pub host: String,
     /// Its token, with its secret.
     pub token: String,
     /// The command to run on it as root.

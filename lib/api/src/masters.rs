@@ -13,7 +13,7 @@ use crate::word::words;
 pub struct Masters {
     /// The master's host. Absent if no node document names it.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub node: Option<String>,
+    pub host: Option<String>,
     /// The epoch of the master, which increases when another host takes over.
     pub epoch: u64,
     /// The declared standbys.
@@ -49,7 +49,7 @@ words! {
 #[serde(rename_all = "camelCase")]
 pub struct StandbyHost {
     /// Its host.
-    pub name: String,
+    pub host: String,
     /// The state: `copying`, `following`, `gone` or `missing`.
     pub state: StandbyState,
     /// The time since which it has been in this state. Absent while it is missing.

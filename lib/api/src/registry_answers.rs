@@ -18,9 +18,9 @@ pub struct MadeRegistryBackup {
     /// The number of blobs.
     pub blobs: usize,
     /// Its size in bytes.
-    pub bytes: u64,
+    pub size: u64,
     /// The bytes that the previous backup did not have.
-    pub bytes_new: u64,
+    pub added_size: u64,
     /// The names of the older backups that were removed.
     pub removed: Vec<String>,
     /// The reason why an older backup could not be removed. Absent otherwise.
@@ -41,7 +41,7 @@ pub struct VerifiedRegistryBackup {
     /// The number of blobs.
     pub blobs: usize,
     /// Its size in bytes.
-    pub bytes: u64,
+    pub size: u64,
     /// `true` if it is undamaged. A damaged backup is an error, so this is always `true`.
     pub sound: bool,
 }
@@ -59,9 +59,9 @@ pub struct RestoredRegistry {
     /// The number of blobs.
     pub blobs: usize,
     /// The size of the backup in bytes.
-    pub bytes: u64,
+    pub size: u64,
     /// The bytes that the registry did not have intact, which were copied.
-    pub bytes_new: u64,
+    pub added_size: u64,
 }
 
 document!(RestoredRegistry);

@@ -382,7 +382,7 @@ impl Leaving {
     pub fn document(&self, declaration: &Declaration) -> LeavingHost {
         let node = declaration.nodes.get(self.name.as_str());
         LeavingHost {
-            node: self.name.clone(),
+            host: self.name.clone(),
             cluster: self.cluster.clone(),
             enrolled: self.has_key,
             connected: self.is_connected,

@@ -152,7 +152,7 @@ pub fn renewals(seen: &RenewalBoard) -> CertificateRenewals {
         };
         CertificateRenewal {
             host: note.host.clone(),
-            ends: Time::from_millis(note.ends),
+            expires: Time::from_millis(note.ends),
             state,
             reason: reason.cloned(),
             job: job.cloned(),

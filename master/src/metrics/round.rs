@@ -163,7 +163,7 @@ fn checks(registry: &mut Registry, round: &HealthRound) {
 fn backups(registry: &mut Registry, round: &HealthRound) {
     let status = &round.inspection.status;
     let hosts = || status.backups.iter().flat_map(|backups| &backups.hosts);
-    let of = |host: &BackupHost, time: Option<Time>| Some((host_label(&host.node), seconds(time?)));
+    let of = |host: &BackupHost, time: Option<Time>| Some((host_label(&host.host), seconds(time?)));
     gauge(
         registry,
         "halite_backup_last_timestamp_seconds",
@@ -178,7 +178,7 @@ fn backups(registry: &mut Registry, round: &HealthRound) {
     );
     let registry_backup = |time: Option<Time>| {
         let backups = status.registry.as_ref()?;
-        Some((host_label(&backups.node), seconds(time?)))
+        Some((host_label(&backups.host), seconds(time?)))
     };
     let (last, verified) = match &status.registry {
         Some(backups) => (backups.backup_time, backups.verified),

@@ -26,19 +26,19 @@ fn status() -> ClusterStatus {
         copies: 1,
         hosts: vec![
             BackupHost {
-                node: "bootstrap-1".to_owned(),
+                host: "bootstrap-1".to_owned(),
                 newest: time(3600),
                 verified: time(7200),
                 ..BackupHost::default()
             },
             BackupHost {
-                node: "worker-1".to_owned(),
+                host: "worker-1".to_owned(),
                 ..BackupHost::default()
             },
         ],
     });
     status.registry = Some(RegistryBackups {
-        node: "worker-1".to_owned(),
+        host: "worker-1".to_owned(),
         backup: Some("a".to_owned()),
         backup_time: time(60),
         verified: time(120),

@@ -149,7 +149,7 @@ impl Holder {
         let age = |time: Millis| u64::try_from((now - time) / 1000).unwrap_or_default();
         let good = self.verified.as_ref().filter(|last| last.failure.is_none());
         BackupHost {
-            node: self.name.clone(),
+            host: self.name.clone(),
             newest: self.newest().map(Time::from_millis),
             newest_age: self.newest().map(age),
             next: self.next.map(Time::from_millis),

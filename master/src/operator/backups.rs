@@ -31,7 +31,7 @@ pub(super) fn inspect(
     // The table of nodes shows that this host has never connected.
     let Some(facts) = facts.get(host) else {
         let unknown = RegistryBackups {
-            node: host.to_owned(),
+            host: host.to_owned(),
             ..RegistryBackups::default()
         };
         return (Some(unknown), Vec::new());
@@ -58,7 +58,7 @@ impl Known<'_> {
         let good = backup.and_then(|report| report.good);
         let verified = verify.filter(|report| report.failure.is_none());
         RegistryBackups {
-            node: self.host.to_owned(),
+            host: self.host.to_owned(),
             backup_time: good.as_ref().map(|good| Time::from_millis(good.time)),
             backup: good.map(|good| good.name),
             verified: verified.map(|report| Time::from_millis(report.ended)),

@@ -182,7 +182,7 @@ fn the_status_tells_of_the_registrys_own_host() {
     let told = status();
     assert_eq!(told["problems"], json!([]));
     let at = Time::from_millis;
-    let wanted = json!({"node": "worker-1", "backup": "20261121T023000Z", "backupTime": at(now - MINUTE), "verified": at(now)});
+    let wanted = json!({"host": "worker-1", "backup": "20261121T023000Z", "backupTime": at(now - MINUTE), "verified": at(now)});
     assert_eq!(told["registry"], wanted);
     life.runtime
         .block_on(say(&life, json!({"reports": reports(Some("no room"))})));

@@ -142,7 +142,7 @@ fn authorities(cas: &Cas, now: Millis) -> Result<Vec<CertificateAuthority>, Refu
             all.push(CertificateAuthority {
                 name: name.to_owned(),
                 subject,
-                ends: time(ends),
+                expires: time(ends),
                 days_left: days_left(ends, now),
                 signs: index == 0,
             });
@@ -180,7 +180,7 @@ pub(super) fn prepared_ca(
             None => PreparedState::Requested,
         },
         subject: found.map(|found| found.subject),
-        ends: ends.map(time),
+        expires: ends.map(time),
         days_left: ends.map(|ends| days_left(ends, now)),
         note: None,
     })
@@ -193,7 +193,7 @@ async fn identities(app: &App, now: Millis) -> Result<Vec<IdentityCertificate>, 
     if let Some(ends) = in_background(move || Ok(end_of_master(&directory))).await? {
         found.push(IdentityCertificate {
             owner: "master".to_owned(),
-            ends: time(ends),
+            expires: time(ends),
             days_left: days_left(ends, now),
             signed_by: HALITE.to_owned(),
             renewed_by: Renewer::Owner,
@@ -213,7 +213,7 @@ async fn identities(app: &App, now: Millis) -> Result<Vec<IdentityCertificate>, 
         }
         found.push(IdentityCertificate {
             owner: format!("operator {}", operator.name),
-            ends,
+            expires: ends,
             days_left: days_left(ends.as_millis().div_euclid(1000), now),
             signed_by: match behind.contains(&operator.name) {
                 true => PREVIOUS.to_owned(),
@@ -242,7 +242,7 @@ fn on_host(
 ) -> Vec<HostCertificate> {
     let is_copy = |one: &Lifetime| {
         let mut all = authorities.iter();
-        all.any(|ca| ca.subject == one.subject && ca.ends == time(one.ends))
+        all.any(|ca| ca.subject == one.subject && ca.expires == time(one.ends))
     };
     let signed_by = |issuer: &str| {
         let mut all = authorities.iter();
@@ -255,7 +255,7 @@ fn on_host(
         .map(|one| HostCertificate {
             file: one.path.clone(),
             subject: known(&one.subject),
-            ends: time(one.ends),
+            expires: time(one.ends),
             days_left: days_left(one.ends, now),
             signed_by: known(&one.issuer).map(|issuer| signed_by(&issuer)),
             renewed_by: rules.renewer(&one.path),
@@ -333,7 +333,7 @@ mod tests {
         let kubernetes = kubernetes.unwrap();
         assert_eq!(kubernetes.days_left, 3649);
         let mut copy = lifetime("/etc/kubernetes/pki/ca.crt", 0, &kubernetes.subject, "");
-        copy.ends = kubernetes.ends.as_millis() / 1000;
+        copy.ends = kubernetes.expires.as_millis() / 1000;
         let mut earlier = copy.clone();
         earlier.ends -= 1;
         earlier.path = "/etc/kubernetes/pki/other-ca.crt".to_owned();

@@ -31,14 +31,14 @@ pub fn masters(app: &App, declaration: Option<&Declaration>) -> Masters {
     let names = names.unwrap_or_else(|| seen.keys().cloned().collect());
     let standby = |name: &String| match seen.get(name) {
         Some(seen) => StandbyHost {
-            name: name.clone(),
+            host: name.clone(),
             state: seen.state.as_str().into(),
             since: Some(Time::from_millis(seen.since)),
             lag: Some(seen.lag),
             reason: Some(seen.reason.clone()).filter(|reason| !reason.is_empty()),
         },
         None => StandbyHost {
-            name: name.clone(),
+            host: name.clone(),
             state: StandbyState::Missing,
             since: None,
             lag: None,
@@ -49,7 +49,7 @@ pub fn masters(app: &App, declaration: Option<&Declaration>) -> Masters {
     let node = declaration.and_then(Declaration::master_node);
     let note = hand_over::read(&app.config).ok().flatten();
     Masters {
-        node: node.map(|node| node.metadata.name.to_string()),
+        host: node.map(|node| node.metadata.name.to_string()),
         epoch: app.store.epoch(),
         standbys: names.iter().map(standby).collect(),
         alone_since: alone.map(Time::from_millis),

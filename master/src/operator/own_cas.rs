@@ -73,7 +73,7 @@ pub async fn import(
             name,
             state: PreparedState::Discarded,
             subject: None,
-            ends: None,
+            expires: None,
             days_left: None,
             note: None,
         });

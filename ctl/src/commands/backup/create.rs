@@ -189,7 +189,7 @@ fn document(created: &Created) -> MadeBackup {
         ca_hash: header.cluster_id.clone(),
         signed: created.is_signed,
         created: Time::from_millis(header.created.as_millisecond()),
-        bytes: created.size,
+        size: created.size,
         files: created.files,
         member: header.etcd.member.clone(),
         encrypted: !header.recipients.is_empty(),

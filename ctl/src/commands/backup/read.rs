@@ -68,7 +68,7 @@ pub fn list(directory: &Path, screen: &mut Screen) -> anyhow::Result<u8> {
                 cluster: Some(header.cluster.clone()),
                 cluster_id: Some(header.cluster_id.clone()),
                 created: Some(header.created.to_string()),
-                bytes: Some(file.size()),
+                size: Some(file.size()),
                 kubernetes: Some(header.kubernetes.clone()),
                 bundle: header.bundle.clone(),
                 encrypted: Some(!header.recipients.is_empty()),
@@ -97,7 +97,7 @@ fn overview(document: &BackupList, paint: &Paint) -> String {
             row.backup.clone(),
             or_dash(row.cluster.as_ref()),
             or_dash(row.created.as_ref()),
-            or_dash(row.bytes.map(megabytes)),
+            or_dash(row.size.map(megabytes)),
             or_dash(row.bundle.as_ref()),
             or_dash(row.encrypted.map(yes_no)),
             or_dash(row.started_keys),
@@ -141,7 +141,7 @@ pub fn get(path: &Path, to: &Path, screen: &mut Screen) -> anyhow::Result<u8> {
     let sound = same.digest() == file.digest();
     let copied = CopiedBackup {
         path: path_text(to),
-        bytes: same.size(),
+        size: same.size(),
         digest: same.digest().to_owned(),
         sound,
     };

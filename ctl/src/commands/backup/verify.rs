@@ -190,7 +190,7 @@ fn answer(found: &Found, screen: &mut Screen) -> anyhow::Result<()> {
         path: path_text(file.path()),
         cluster: header.cluster.clone(),
         created: Time::from_millis(header.created.as_millisecond()),
-        bytes: file.size(),
+        size: file.size(),
         digest: file.digest().to_owned(),
         files,
         ca_hash: header.cluster_id.clone(),

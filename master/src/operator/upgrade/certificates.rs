@@ -36,11 +36,11 @@ pub(super) async fn findings(
         ca.name == "etcd" && declaration.cluster.external_etcd().is_some()
     };
     let cas = known.authorities.iter();
-    let cas = cas.filter(|ca| ca.ends <= end && !is_foreign(ca));
+    let cas = cas.filter(|ca| ca.expires <= end && !is_foreign(ca));
     let mut found: Vec<UpgradeFinding> = cas.map(authority).collect();
     let is_operators = |one: &IdentityCertificate| one.renewed_by == Renewer::Nothing;
     let identities = known.identities.iter().filter(|one| {
-        one.ends <= end && !(is_operators(one) && one.ends <= Time::from_millis(now))
+        one.expires <= end && !(is_operators(one) && one.expires <= Time::from_millis(now))
     });
     found.extend(identities.map(identity));
     for host in &known.hosts {
@@ -55,11 +55,11 @@ fn warning(host: Option<&str>, message: String, remedy: String) -> UpgradeFindin
 }
 
 fn authority(ca: &CertificateAuthority) -> UpgradeFinding {
-    let CertificateAuthority { name, ends, .. } = ca;
+    let CertificateAuthority { name, expires, .. } = ca;
     warning(
         None,
         format!(
-            "the CA {name} ends at {ends}, and all certificates that it has signed end with it"
+            "the CA {name} ends at {expires}, and all certificates that it has signed end with it"
         ),
         format!("`ctl certs rotate {name}` replaces it"),
     )
@@ -74,7 +74,10 @@ fn identity(one: &IdentityCertificate) -> UpgradeFinding {
     };
     warning(
         None,
-        format!("the certificate of the {} ends at {}", one.owner, one.ends),
+        format!(
+            "the certificate of the {} ends at {}",
+            one.owner, one.expires
+        ),
         remedy.to_owned(),
     )
 }
@@ -82,18 +85,18 @@ fn identity(one: &IdentityCertificate) -> UpgradeFinding {
 /// One finding for each actor that renews certificates of the host.
 fn on_host(host: &MinionId, all: &[HostCertificate], end: Time) -> Vec<UpgradeFinding> {
     let mut ending: BTreeMap<String, Vec<&HostCertificate>> = BTreeMap::new();
-    for one in all.iter().filter(|one| one.ends <= end) {
+    for one in all.iter().filter(|one| one.expires <= end) {
         let remedy = remedy(host, one);
         ending.entry(remedy).or_default().push(one);
     }
     let finding = |(remedy, ending): (String, Vec<&HostCertificate>)| {
-        let first = ending.iter().min_by_key(|one| one.ends)?;
+        let first = ending.iter().min_by_key(|one| one.expires)?;
         let more = match ending.len() {
             1 => String::new(),
             2 => ", and 1 more does".to_owned(),
             all => format!(", and {} more do", all - 1),
         };
-        let (file, ends) = (&first.file, first.ends);
+        let (file, ends) = (&first.file, first.expires);
         let message = format!("on {host} the certificate {file} ends at {ends}{more}");
         Some(warning(Some(host.as_str()), message, remedy))
     };

@@ -43,7 +43,7 @@ fn report(first: &Host, name: &str) -> Result<()> {
 fn row(first: &Host, name: &str) -> Result<BackupHost> {
     let (_, status): (_, ClusterStatus) = in_any_case(first, &["status"])?;
     let mut hosts = status.backups.iter().flat_map(|backups| &backups.hosts);
-    let own = hosts.find(|host| host.node == name);
+    let own = hosts.find(|host| host.host == name);
     own.cloned()
         .with_context(|| format!("{name} is not in {:?}", status.backups))
 }

@@ -42,7 +42,7 @@ pub(crate) fn wait_for_followers(master: &Host, wanted: &[&str]) -> Result<Maste
         let (_, masters): (_, MasterList) = in_any_case(master, &["master", "list"])?;
         let following = masters.standbys.iter();
         let following = following.filter(|one| one.state == StandbyState::Following);
-        let names: BTreeSet<&str> = following.map(|one| one.name.as_str()).collect();
+        let names: BTreeSet<&str> = following.map(|one| one.host.as_str()).collect();
         let all_wanted = wanted.iter().copied().collect::<BTreeSet<_>>();
         ensure!(names == all_wanted, "{masters:?}");
         Ok(masters)

@@ -135,7 +135,7 @@ pub(super) fn reported(cluster: &Cluster) -> Result<Counts> {
     wait::until("the status to show the last backup", REPORTED, || {
         let status = problem(cluster, &[])?;
         let known = status.registry.unwrap_or_default();
-        let good = known.node == WORKER
+        let good = known.host == WORKER
             && known.backup.as_deref() == Some(last.as_str())
             && known.verified.is_some();
         ensure!(good, "{known:?}");
