@@ -63,6 +63,7 @@ mod tests {
     use std::fs;
 
     use super::*;
+    use crate::unit_tests::Executable;
 
     /// The scheduling policy in a file of proc_pid_stat(5).
     fn policy(stat: &str) -> Option<String> {
@@ -81,9 +82,9 @@ mod tests {
                 let stat = Command::new("cat").arg("/proc/self/stat").output()?;
                 let stat = String::from_utf8(stat.stdout)?;
                 Ok(Group {
-                    name: policy(&stat).context("no policy")?,
-                    passed: 1,
-                    failed: Vec::new(),
+                    executable: Executable::default(),
+                    passed: 0,
+                    failed: vec![policy(&stat).context("no policy")?],
                     took: Duration::ZERO,
                 })
             };
@@ -95,7 +96,7 @@ mod tests {
         });
         let (groups, _) = background.results().unwrap().unwrap();
         // SCHED_IDLE in sched.h.
-        assert_eq!(groups[0].name, "5");
+        assert_eq!(groups[0].failed, ["5"]);
         assert!(background.results().is_none());
         assert!(Background::default().results().is_none());
         assert_eq!(own_policy(), own);

@@ -273,7 +273,9 @@ fn unit(background: &Background) -> Result<Counts> {
         Some(results) => {
             let (groups, took) = results?;
             watchdog::add(took);
-            groups
+            let tools = tools(&mut |line| println!("  {line}"))?;
+            let again = |group| unit_tests::repeat_failures(group, &tools);
+            groups.into_iter().map(again).collect::<Result<_>>()?
         }
         None => {
             let executables = timing::build("the tests of the source tree", unit_tests::compile)?;
@@ -286,7 +288,7 @@ fn unit(background: &Background) -> Result<Counts> {
             passed: group.passed,
             failed: group.failed.len(),
         });
-        let name = &group.name;
+        let name = &group.executable.name;
         let failed = group.failed.iter().map(|test| format!("{name}: {test}"));
         note_group(name, group.took, failed);
     }

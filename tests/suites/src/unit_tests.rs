@@ -32,10 +32,10 @@ const IN_MEMORY: &str = "mount -t tmpfs -o mode=1777,size=50% halite-tests \"$1\
 const ROOM: u64 = 8 << 20;
 
 /// A test program.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Executable {
     /// Its package, and the file of its tests unless that is the crate itself.
-    name: String,
+    pub(crate) name: String,
     path: PathBuf,
     /// The directory of the package.
     directory: PathBuf,
@@ -131,11 +131,8 @@ pub(crate) fn run(executables: &[Executable], tools: &[(&str, PathBuf)]) -> Resu
     let work = || -> Result<Vec<Group>> {
         let mut groups = Vec::new();
         while let Some(executable) = next() {
-            let (group, said) = one(executable, tools, memory.as_ref().map(|dir| dir.path()))?;
-            if !group.failed.is_empty() {
-                println!("  {}:\n{}", group.name, said.trim_end());
-            }
-            groups.push(group);
+            let memory = memory.as_ref().map(|dir| dir.path());
+            groups.push(one(executable, &[], tools, memory)?);
         }
         Ok(groups)
     };
@@ -167,20 +164,46 @@ fn has_room() -> Result<bool> {
 /// The results of a test program.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Group {
-    /// The name of the program.
-    pub(crate) name: String,
+    pub(crate) executable: Executable,
     pub(crate) passed: usize,
     /// The names of the tests that failed.
     pub(crate) failed: Vec<String>,
     pub(crate) took: Duration,
 }
 
-/// Runs a test program: its results, and its whole output.
+/// Runs the failed tests of a group again, alone: only this result counts.
+///
+/// # Errors
+/// The program cannot be started.
+pub(crate) fn repeat_failures(group: Group, tools: &[(&str, PathBuf)]) -> Result<Group> {
+    if group.failed.is_empty() {
+        return Ok(group);
+    }
+    let again = one(&group.executable, &group.failed, tools, None)?;
+    let name = &group.executable.name;
+    if again.passed + again.failed.len() != group.failed.len() {
+        // It has died, or has no tests of these names.
+        return Ok(group);
+    }
+    println!(
+        "  {name}: of {} tests that failed in parallel with the clusters, {} passed alone",
+        group.failed.len(),
+        again.passed
+    );
+    Ok(Group {
+        passed: group.passed + again.passed,
+        failed: again.failed,
+        ..group
+    })
+}
+
+/// Runs all tests of a program, or those with these names, and prints the output if one fails.
 fn one(
     executable: &Executable,
+    tests: &[String],
     tools: &[(&str, PathBuf)],
     memory: Option<&Path>,
-) -> Result<(Group, String)> {
+) -> Result<Group> {
     let start = Instant::now();
     let mut command = match memory {
         Some(directory) => {
@@ -193,6 +216,9 @@ fn one(
         }
         None => Command::new(&executable.path),
     };
+    if !tests.is_empty() {
+        command.arg("--exact").args(tests);
+    }
     command
         .current_dir(&executable.directory)
         .envs(tools.iter().map(|(name, path)| (*name, path)))
@@ -213,13 +239,15 @@ fn one(
     if !output.status.success() && failed.is_empty() {
         failed.push(format!("it ended with {}", output.status));
     }
-    let group = Group {
-        name: executable.name.clone(),
+    if !failed.is_empty() {
+        println!("  {}:\n{}", executable.name, said.trim_end());
+    }
+    Ok(Group {
+        executable: executable.clone(),
         passed,
         failed,
         took: start.elapsed(),
-    };
-    Ok((group, said))
+    })
 }
 
 /// The number of passed tests, and the names of failed ones, in the output of a test program.
@@ -288,9 +316,32 @@ mod tests {
         };
         let directory = tempfile::tempdir().unwrap();
         for memory in [None, Some(directory.path())] {
-            let (ended, _) = one(&executable, &[], memory).unwrap();
+            let ended = one(&executable, &[], &[], memory).unwrap();
             assert_eq!(ended.passed, 0);
             assert!(ended.failed[0].contains("exit status: 1"), "{ended:?}");
+            // Alone it dies, too.
+            assert_eq!(repeat_failures(ended, &[]).unwrap().failed.len(), 1);
         }
+    }
+
+    #[test]
+    fn a_failed_test_that_passes_alone_has_passed() {
+        let name = "unit_tests::tests::results_are_read_from_the_output_of_a_test_program";
+        let group = |failed: &[&str]| Group {
+            executable: Executable {
+                name: "x".to_owned(),
+                path: std::env::current_exe().unwrap(),
+                directory: "/".into(),
+                size: 0,
+            },
+            passed: 1,
+            failed: failed.iter().map(|name| (*name).to_owned()).collect(),
+            took: Duration::ZERO,
+        };
+        let passed = repeat_failures(group(&[name]), &[]).unwrap();
+        assert_eq!((passed.passed, passed.failed.len()), (2, 0));
+        // A test that does not run stays failed.
+        let missing = repeat_failures(group(&[name, "missing"]), &[]).unwrap();
+        assert_eq!((missing.passed, missing.failed.len()), (1, 2));
     }
 }

@@ -166,7 +166,8 @@ async fn commits_go_on_without_a_standby_that_does_not_answer_and_it_returns_wit
         stored: stored_receiver,
     };
     let impatient = Times {
-        round: Duration::from_millis(20),
+        // Long enough for the first round even on a busy machine.
+        round: Duration::from_secs(3),
         ..PATIENT
     };
     let feed = Feed::new(
