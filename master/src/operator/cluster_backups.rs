@@ -322,7 +322,7 @@ mod tests {
         let second = limited(&PERMIT, short, started).await.unwrap_err();
         assert_eq!(second.kind(), io::ErrorKind::TimedOut, "{second}");
         drop(answer);
-        let third = limited(&PERMIT, LIMIT, || Ok(Listing::default())).await;
+        let third = limited(&PERMIT, 20 * LIMIT, || Ok(Listing::default())).await;
         assert_eq!(third.unwrap(), Listing::default());
     }
 
