@@ -36,21 +36,24 @@ const DAY: i64 = 24 * 60 * 60;
 const PREVIOUS: &str = "halite (previous)";
 /// The certificate of a host's minion.
 const MINION_IDENTITY: &str = "/var/lib/halite/minion/identity.crt";
-/// The certificates that the programs that use them renew, each with the unit of the program.
-const OF_OWNERS: [(&str, &str); 2] = [
-    (MINION_IDENTITY, "halite-minion"),
-    ("/var/lib/kubelet/pki/kubelet-client-current.pem", "kubelet"),
-];
+/// The certificate of a host's kubelet.
+const KUBELET_IDENTITY: &str = "/var/lib/kubelet/pki/kubelet-client-current.pem";
 /// The certificate that an operator declares if etcd is outside the cluster.
 const ETCD_CLIENT: &str = "/etc/kubernetes/pki/apiserver-etcd-client.crt";
 
 /// The remedy for a certificate on `host` that ends although the program that uses it renews it; `None`
 /// for a certificate that no program renews by itself.
 pub(super) fn owner_remedy(host: &str, path: &str) -> Option<String> {
-    let (_, unit) = OF_OWNERS.iter().find(|(file, _)| *file == path)?;
-    Some(format!(
-        "{unit} renews it in its last third; `ctl logs {host} {unit}` says why it has not"
-    ))
+    match path {
+        MINION_IDENTITY => Some(format!(
+            "halite-minion renews it in its last third; `ctl logs {host} halite-minion` says why it has not"
+        )),
+        // A highstate makes the first one again, which is older, and the kubelet uses that.
+        KUBELET_IDENTITY => Some(format!(
+            "kubelet renews it in its last third, and `ctl highstate {host}` at once"
+        )),
+        _ => None,
+    }
 }
 
 /// The certificates of the hosts that `expression` names; with `*`, those of the whole cluster.
@@ -276,7 +279,7 @@ impl Rules {
     /// The actor that renews the certificate in a file of a host.
     fn renewer(self, path: &str) -> Renewer {
         let is_foreign = self.etcd_is_external && path == ETCD_CLIENT;
-        if OF_OWNERS.iter().any(|(file, _)| *file == path) {
+        if matches!(path, MINION_IDENTITY | KUBELET_IDENTITY) {
             Renewer::Owner
         } else if is_foreign || !SHIPPED.contains(&path) {
             Renewer::Nothing

@@ -53,14 +53,14 @@ pub(super) const CASES: &[Case] = &[
     (
         |p| {
             let own = seen(p).minions.get_mut("cp-2").unwrap();
-            own.certificates[0].path = "/var/lib/kubelet/pki/kubelet-client-current.pem".to_owned();
+            own.certificates[0].path = "/var/lib/halite/minion/identity.crt".to_owned();
             own.certificates[0].ends = 30 * DAY;
             p.now = 29 * DAY * 1000;
         },
         "certificates-ending",
         "warning",
-        "a certificate on cp-2 ends in 1 day: /var/lib/kubelet/pki/kubelet-client-current.pem",
-        "kubelet renews it in its last third; `ctl logs cp-2 kubelet` says why it has not",
+        "a certificate on cp-2 ends in 1 day: /var/lib/halite/minion/identity.crt",
+        "halite-minion renews it in its last third; `ctl logs cp-2 halite-minion` says why it has not",
     ),
     (
         |p| p.now = 365 * DAY * 1000,
