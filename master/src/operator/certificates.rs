@@ -48,7 +48,8 @@ pub(super) fn owner_remedy(host: &str, path: &str) -> Option<String> {
         MINION_IDENTITY => Some(format!(
             "halite-minion renews it in its last third; `ctl logs {host} halite-minion` says why it has not"
         )),
-        // A highstate makes the first one again, which is older, and the kubelet uses that.
+        // A highstate renews the kubelet's first certificate, which is never newer than its present
+        // one, and the kubelet then uses it (halite/base/kubelet/init.sls).
         KUBELET_IDENTITY => Some(format!(
             "kubelet renews it in its last third, and `ctl highstate {host}` at once"
         )),

@@ -186,8 +186,8 @@ pub(crate) fn repeat_failures(group: Group, tools: &[(&str, PathBuf)]) -> Result
         return Ok(group);
     }
     println!(
-        "  {name}: of {} tests that failed in parallel with the clusters, {} passed alone",
-        group.failed.len(),
+        "  {name}: repeated, because they failed in parallel with the clusters: {}; {} passed alone",
+        group.failed.join(", "),
         again.passed
     );
     Ok(Group {
