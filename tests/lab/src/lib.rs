@@ -31,7 +31,8 @@ pub mod wait;
 pub mod watched;
 
 use std::collections::BTreeMap;
-use std::fs;
+use std::fs::{self, File, TryLockError};
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
@@ -113,8 +114,14 @@ impl Lab {
         };
         for entry in entries {
             let file = entry?.path().join("spec.json");
-            let text =
-                fs::read(&file).with_context(|| format!("cannot read {}", file.display()))?;
+            let text = match fs::read(&file) {
+                Ok(text) => text,
+                // It was never booted, or is already destroyed: the rest is files only.
+                Err(error) if error.kind() == ErrorKind::NotFound => continue,
+                Err(error) => {
+                    return Err(error).with_context(|| format!("cannot read {}", file.display()));
+                }
+            };
             hosts.push(Host::new(
                 &self.name,
                 &self.dir,
@@ -152,6 +159,31 @@ impl Lab {
             &running()?,
             &self.name,
         )
+    }
+
+    /// Keeps the lab for the caller until the answer is dropped.
+    ///
+    /// # Errors
+    /// Another process keeps it, or the lock's file cannot be opened.
+    pub fn hold(&self) -> Result<File> {
+        // Beside the lab's directory, which `down` removes; no lab has such a name.
+        let path = self.dir.with_extension("lock");
+        if let Some(parent) = path.parent() {
+            fs::create_dir_all(parent)
+                .with_context(|| format!("cannot make {}", parent.display()))?;
+        }
+        let lock =
+            File::create(&path).with_context(|| format!("cannot open {}", path.display()))?;
+        match lock.try_lock() {
+            Ok(()) => Ok(lock),
+            Err(TryLockError::WouldBlock) => bail!(
+                "cannot use the lab {}: another test run has its hosts; wait until it has ended",
+                self.name
+            ),
+            Err(TryLockError::Error(error)) => {
+                Err(error).with_context(|| format!("cannot lock {}", path.display()))
+            }
+        }
     }
 
     /// Fails if a packet tried to leave, or an unexpected name was queried.
@@ -200,4 +232,38 @@ fn running() -> Result<BTreeMap<String, usize>> {
         }
     }
     Ok(hosts)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn lab_below(dir: &Path) -> Lab {
+        let dir = dir.join("one");
+        Lab {
+            name: "one".to_owned(),
+            router: Router::new("one", &dir),
+            dir,
+            base: PathBuf::new(),
+        }
+    }
+
+    #[test]
+    fn one_run_at_a_time_holds_a_lab() {
+        let dir = tempfile::tempdir().unwrap();
+        let lab = lab_below(dir.path());
+        let held = lab.hold().unwrap();
+        let refused = lab.hold().unwrap_err().to_string();
+        assert!(refused.starts_with("cannot use the lab one: another test run has its hosts"));
+        drop(held);
+        lab.hold().unwrap();
+    }
+
+    #[test]
+    fn a_host_that_is_not_made_yet_does_not_count() {
+        let dir = tempfile::tempdir().unwrap();
+        let lab = lab_below(dir.path());
+        fs::create_dir_all(dir.path().join("one/hosts/bootstrap-1/root")).unwrap();
+        assert!(lab.hosts().unwrap().is_empty());
+    }
 }

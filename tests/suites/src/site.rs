@@ -48,6 +48,15 @@ pub(crate) fn on_site(runner: &mut Runner, site: &Site) {
         wanted.iter().for_each(|test| runner.skip(&test.name));
         return;
     }
+    // Without it a second run would remove the hosts of the first one.
+    let _held = match lab(&site.lab).and_then(|lab| lab.hold()) {
+        Ok(held) => held,
+        Err(error) => {
+            runner.report(site.made, || Err(error));
+            wanted.iter().for_each(|test| runner.skip(&test.name));
+            return;
+        }
+    };
     let keep = runner.options.keep;
     runner.on_hosts_of(Some(&site.lab));
     let mut made = None;
