@@ -33,8 +33,9 @@ const USED: &str = ".used";
 /// The directory of other packages, other options or another compiler is removed after this time without use.
 const UNUSED: Duration = Duration::from_secs(7 * 24 * 3600);
 
-/// Copies the cached dependencies of these profiles into a clone's `target`, each once; `say` is
-/// called before an operation that takes seconds.
+/// Copies the cached dependencies of these profiles into a clone's `target`, each once, unless Cargo
+/// has already compiled some there: other files of the same compilation do not fit to what was
+/// compiled with them. `say` is called before an operation that takes seconds.
 ///
 /// # Errors
 /// The cache cannot be read, or `target` cannot be written. Cargo compiles missing files.
@@ -48,9 +49,10 @@ pub fn restore(target: &Path, profiles: &[&str], say: &mut dyn FnMut(&str)) -> i
         // An ordinary user reads a cache that root made.
         let _ = File::create(from.join(USED));
     }
+    let packages = own_packages(&lock_file()?);
     for profile in profiles {
         let (source, marker) = (from.join(profile), marker(target, &own, profile));
-        if source.exists() && !marker.exists() {
+        if source.exists() && !marker.exists() && !has_dependencies(target, profile, &packages)? {
             say(&format!(
                 "copying compiled dependencies from {}",
                 source.display()
@@ -89,6 +91,15 @@ pub fn store(target: &Path, profile: &str) -> io::Result<()> {
     }
     create(&marker(target, &to, profile))?;
     remove_unused(&to)
+}
+
+/// Returns whether Cargo has compiled a registry package in a clone's `target`.
+fn has_dependencies(target: &Path, profile: &str, own: &BTreeSet<String>) -> io::Result<bool> {
+    let compiled = entries(&target.join(TARGET).join(profile).join(".fingerprint"))?;
+    let mut packages = compiled
+        .iter()
+        .filter_map(|(_, name)| name.rsplit_once('-'));
+    Ok(packages.any(|(package, _)| !own.contains(package)))
 }
 
 fn create(file: &Path) -> io::Result<File> {
@@ -264,6 +275,19 @@ mod tests {
     fn packages_of_this_repository_are_distinguished_from_dependencies() {
         let lock = "version = 4\n\n[[package]]\nname = \"serde\"\nversion = \"1\"\nsource = \"registry+x\"\n\n[[package]]\nname = \"ctl\"\nversion = \"0.1.0\"\n";
         assert_eq!(own_packages(lock), BTreeSet::from(["ctl".to_owned()]));
+    }
+
+    #[test]
+    fn a_target_with_own_packages_only_has_no_dependencies() {
+        let target = tempfile::tempdir().unwrap();
+        let own = BTreeSet::from(["halite-launch".to_owned()]);
+        let has = || has_dependencies(target.path(), "debug", &own).unwrap();
+        assert!(!has());
+        let compiled = target.path().join(TARGET).join("debug/.fingerprint");
+        fs::create_dir_all(compiled.join("halite-launch-0a1b")).unwrap();
+        assert!(!has());
+        fs::create_dir_all(compiled.join("serde-json-2c3d")).unwrap();
+        assert!(has());
     }
 
     #[test]
