@@ -48,12 +48,20 @@ pub fn running(cluster: &Cluster) -> Result<BTreeMap<String, String>> {
             containers::running(host)?.join("\n"),
         );
     }
-    let counts = "jsonpath={range .items[*]}{.metadata.name} {.status.containerStatuses[*].restartCount}{\"\\n\"}{end}";
-    all.insert(
-        "restarts of pods".to_owned(),
-        cluster.kubectl(&[&PODS, ["-o", counts].as_slice()].concat())?,
-    );
+    all.insert("restarts of pods".to_owned(), restarts(cluster)?);
     Ok(all)
+}
+
+/// The name and the restart counts of each pod, as soon as the kubelet has reported all of them: after
+/// an API server or an etcd was restarted, it first creates the object of a static pod again.
+fn restarts(cluster: &Cluster) -> Result<String> {
+    let counts = "jsonpath={range .items[*]}{.metadata.name} {.status.containerStatuses[*].restartCount}{\"\\n\"}{end}";
+    wait::until("the status of all pods", LIMIT, || {
+        let all = cluster.kubectl(&[&PODS, ["-o", counts].as_slice()].concat())?;
+        let without = all.lines().find(|line| line.ends_with(' '));
+        ensure!(without.is_none(), "no status of {without:?}");
+        Ok(all)
+    })
 }
 
 /// The same as [`running`], without Halite's own daemons, for tests that replace these.
