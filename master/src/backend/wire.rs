@@ -1,7 +1,6 @@
 //! Test minions whose side of the protocol the test itself plays.
 
 use std::net::IpAddr;
-use std::time::Duration;
 
 use halite_core::connections::ConnectionGuard;
 use halite_core::names::minion;
@@ -11,10 +10,7 @@ use halite_proto::v1::minion_message::Body as ToMaster;
 use serde_json::json;
 use tokio::sync::mpsc::Receiver;
 
-use super::fixture::Life;
-
-/// Longest wait for an expected event.
-const SOON: Duration = Duration::from_secs(30);
+use super::fixture::{Life, WATCHDOG};
 
 /// A minion whose messages the test itself reads and writes.
 pub(crate) struct Wire<'l> {
@@ -92,7 +88,7 @@ impl<'l> Wire<'l> {
                 }
             }
         };
-        let limited = async { tokio::time::timeout(SOON, found).await };
+        let limited = async { tokio::time::timeout(WATCHDOG, found).await };
         self.life
             .runtime
             .block_on(limited)

@@ -1,7 +1,6 @@
 //! Events while a minion works, as `ctl` receives them: its progress, the lines of its journal, and waits.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use futures_util::StreamExt as _;
 use halite_core::clock::{ManualClock, Steady};
@@ -13,10 +12,8 @@ use serde_json::{Map, json};
 
 use super::contract::check_event;
 use super::contract_tests::{NOW, life, site};
+use super::fixture::WATCHDOG;
 use super::wire::Wire;
-
-/// Longest wait for an event.
-const SOON: Duration = Duration::from_secs(30);
 
 #[test]
 fn progress_and_waits() {
@@ -44,7 +41,7 @@ fn progress_and_waits() {
         };
         let found = life
             .runtime
-            .block_on(async { tokio::time::timeout(SOON, found).await });
+            .block_on(async { tokio::time::timeout(WATCHDOG, found).await });
         found.unwrap_or_else(|_| panic!("there is no event {kind}"))
     };
     let job = wire.job();
@@ -110,7 +107,7 @@ fn lines_of_a_journal() {
             }
         }
     };
-    let read = async { tokio::time::timeout(SOON, read).await };
+    let read = async { tokio::time::timeout(WATCHDOG, read).await };
     let event = life.runtime.block_on(read).expect("the event must come");
     check_event("event-job-log", &event);
     life.kill();
@@ -153,7 +150,7 @@ fn a_run_that_waits_because_its_master_is_isolated() {
             }
         }
     };
-    let waits = async { tokio::time::timeout(SOON, waits).await };
+    let waits = async { tokio::time::timeout(WATCHDOG, waits).await };
     let event = life.runtime.block_on(waits).expect("the event must come");
     check_event("event-run-wait", &event);
     life.kill();

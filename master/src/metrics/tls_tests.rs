@@ -120,7 +120,7 @@ impl Site {
                 builder.with_client_auth_cert(chain, key).unwrap()
             }
         };
-        let mut left = 1000;
+        let mut left = 30_000;
         let stream = loop {
             let socket = TcpSocket::new_v4().unwrap();
             socket.bind((from, 0).into()).unwrap();

@@ -49,11 +49,12 @@ fn a_pause_ends_the_run_before_the_next_host_and_resume_continues() {
     let (held, worker) = (Held::new(), ScriptedMinion::new("worker-1"));
     life.connect(&held.minion);
     life.connect(&worker);
+    // A plan asks the hosts, and the held one does not answer.
+    let again = upgrade(&life, &options());
     let run = begin(&life, &held, &options());
     assert_eq!(progress(&life).state, UpgradeState::Running);
     assert_eq!(pause(&life, &run), UpgradeState::Pausing);
     // The same command does not continue it before it has ended.
-    let again = upgrade(&life, &options());
     let refused = life
         .runtime
         .block_on(life.backend.orchestrate("root", again));

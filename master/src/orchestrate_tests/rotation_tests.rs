@@ -34,7 +34,7 @@ fn others() -> impl Iterator<Item = &'static str> {
 
 /// A control plane and a worker before a rotation.
 fn prepared() -> (Site, [ScriptedMinion; 2]) {
-    let site = ca_identities_tests::site("7200");
+    let site = ca_identities_tests::site();
     put_namespace(&site);
     let hosts = [plane(&site), ScriptedMinion::new(HOSTS[1])];
     (site, hosts)

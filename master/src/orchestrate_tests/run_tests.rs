@@ -22,7 +22,7 @@ const TREE: &[(&str, &str)] = &[
     ),
     (
         "orchestrate/demo.sls",
-        "enrolled:\n  halite.wait_for_minion:\n    - id: {{ pillar.node }}\n    - timeout: 20\n\
+        "enrolled:\n  halite.wait_for_minion:\n    - id: {{ pillar.node }}\n    - timeout: 300\n\
          host:\n  halite.state:\n    - tgt: {{ pillar.node }}\n    - sls: [one]\n    - require: [{halite: enrolled}]\n\
          network:\n  halite.state:\n    - tgt: master\n    - sls: objects\n    - require: [{halite: host}]\n\
          kubelet:\n  halite.state:\n    - tgt: {{ pillar.node }}\n    - sls: [two]\n    - require: [{halite: network}]\n\

@@ -161,7 +161,11 @@ pub(crate) fn plan(life: &Life, options: &Value) -> UpgradePlan {
 
 /// The request of an upgrade with its plan, as `ctl upgrade` makes it.
 pub(crate) fn upgrade(life: &Life, options: &Value) -> v1::OrchestrateRequest {
-    let plan = plan(life, options);
+    confirmed(&plan(life, options), options)
+}
+
+/// The request of an upgrade with this plan.
+pub(crate) fn confirmed(plan: &UpgradePlan, options: &Value) -> v1::OrchestrateRequest {
     let mut pillar = options.clone();
     pillar["plan"] = json!({"id": plan.id, "planned_by": plan.planned_by, "states": plan.states});
     request(UPGRADE, &pillar)

@@ -298,7 +298,7 @@ type Giver = fn(&'static str, &'static str, &Arc<Mutex<&'static str>>) -> Script
 /// attempt, with the text of the failure, and once with enough time.
 fn takes_two_attempts(giver: Giver, failure: &str) {
     for (limit, retcode, text, attempts) in
-        [(0, 1, failure, 1), (8, 0, "cp-2 holds 10.10.0.100", 2)]
+        [(0, 1, failure, 1), (24, 0, "cp-2 holds 10.10.0.100", 2)]
     {
         let site = site();
         let life = site.live();

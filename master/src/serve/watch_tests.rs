@@ -1,5 +1,4 @@
 use std::sync::Arc;
-use std::time::Duration;
 
 use futures_util::StreamExt as _;
 use halite_api::{KeyAction, KeyChanged, StateProgress};
@@ -8,7 +7,7 @@ use halite_core::names::minion;
 use serde_json::json;
 
 use super::*;
-use crate::backend::fixture::{Life, ScriptedMinion, Site};
+use crate::backend::fixture::{Life, ScriptedMinion, Site, WATCHDOG};
 
 const TREE: &[(&str, &str)] = &[
     ("top.sls", "base:\n  '*-1':\n    - host\n"),
@@ -17,8 +16,6 @@ const TREE: &[(&str, &str)] = &[
         "motd:\n  file.managed:\n    - name: /etc/motd\n    - contents: welcome\n",
     ),
 ];
-/// The longest wait for an event.
-const SOON: Duration = Duration::from_secs(30);
 
 fn all(after: Option<i64>) -> v1::WatchRequest {
     v1::WatchRequest {
@@ -40,7 +37,7 @@ fn until(life: &Life, events: &mut EventStream, tag: &str) -> Vec<v1::Event> {
             }
         }
     };
-    let read = async { tokio::time::timeout(SOON, read).await };
+    let read = async { tokio::time::timeout(WATCHDOG, read).await };
     life.runtime.block_on(read).expect("the event must come")
 }
 
@@ -225,7 +222,7 @@ fn a_reader_of_a_job_that_lags_has_to_come_back() {
             }
         }
     };
-    let end = async { tokio::time::timeout(SOON, end).await };
+    let end = async { tokio::time::timeout(WATCHDOG, end).await };
     let refusal = life.runtime.block_on(end).expect("the stream must end");
     assert_eq!(refusal.kind, RefusalKind::Unavailable, "{refusal}");
     life.kill();
@@ -274,7 +271,7 @@ fn streams_end_with_a_passing_error_when_the_master_stops() {
     let mut late = start(&life, Role::Viewer, all(Some(stored - 1)));
     until(&life, &mut late, "/later");
     for mut stream in [events, late] {
-        let next = async { tokio::time::timeout(SOON, stream.next()).await };
+        let next = async { tokio::time::timeout(WATCHDOG, stream.next()).await };
         let next = life.runtime.block_on(next).expect("the stream must end");
         let refusal = next.unwrap().unwrap_err();
         assert_eq!(refusal.kind, RefusalKind::Unavailable, "{refusal}");

@@ -23,7 +23,7 @@ use tempfile::TempDir;
 use tokio::net::TcpListener;
 
 use super::site::{SOON, Site, start, start_beside};
-use super::standbys::{Unused, minion_directory};
+use super::standbys::{Unused, minion_directory, refused};
 
 /// The host of a standby that listens on its own port.
 struct StandbyHost {
@@ -77,17 +77,8 @@ impl StandbyHost {
         limited.expect("the master does not answer the standby");
     }
 
-    async fn promote(&self) -> PromoteError {
-        self.promote_with(|_| {}).await
-    }
-
-    async fn promote_with(&self, note: fn(&str)) -> PromoteError {
-        let promotion = Promotion::new(&self.config, &self.minion, self.clock.as_ref(), &Unused);
-        promotion
-            .with_notes(note)
-            .run(&PromotionRequest::default())
-            .await
-            .unwrap_err()
+    fn promotion(&self) -> Promotion<'_> {
+        Promotion::new(&self.config, &self.minion, self.clock.as_ref(), &Unused)
     }
 }
 
@@ -160,7 +151,7 @@ async fn a_promotion_is_refused_while_another_standby_reaches_the_master() {
             tokio::time::sleep(Duration::from_millis(200)).await;
         }
     });
-    let error = tokio::time::timeout(SOON, host.promote()).await.unwrap();
+    let error = refused(host.promotion()).await;
     let PromoteError::Heard {
         standby, master, ..
     } = &error
@@ -172,7 +163,7 @@ async fn a_promotion_is_refused_while_another_standby_reaches_the_master() {
     let _ = asking.await;
     // The master is dead: the standby has not heard it for a while. Then the next check refuses.
     other.clock.advance(15_000);
-    let error = tokio::time::timeout(SOON, host.promote()).await.unwrap();
+    let error = refused(host.promotion()).await;
     assert!(matches!(error, PromoteError::NoCopy), "{error}");
 }
 
@@ -192,8 +183,12 @@ async fn a_master_that_died_a_moment_ago_is_waited_for_and_then_replaced() {
         other.clock.advance(15_000);
         std::future::pending::<()>().await;
     };
+    let promotion = host
+        .promotion()
+        .with_notes(|_| WAITS.store(true, Ordering::SeqCst));
+    let wanted = PromotionRequest::default();
     let error = tokio::select! {
-        error = tokio::time::timeout(SOON, host.promote_with(|_| WAITS.store(true, Ordering::SeqCst))) => error.unwrap(),
+        error = tokio::time::timeout(SOON, promotion.run(&wanted)) => error.unwrap().unwrap_err(),
         () = passes => unreachable!("it has no end"),
     };
     assert!(matches!(error, PromoteError::NoCopy), "{error}");

@@ -236,7 +236,7 @@ async fn an_open_call_ends_when_the_master_stops() {
     let call = tokio::spawn(async move { client.enrol(request).await });
     waiting.notified().await;
     drop(running.stop.take());
-    tokio::time::timeout(Duration::from_secs(20), running.task)
+    tokio::time::timeout(Duration::from_secs(60), running.task)
         .await
         .expect("the master must stop")
         .unwrap();

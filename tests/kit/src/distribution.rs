@@ -204,7 +204,7 @@ http:
             return None;
         }
         assert!(
-            started.elapsed() < Duration::from_secs(30),
+            started.elapsed() < Duration::from_secs(300),
             "the registry does not answer: {}",
             said()
         );

@@ -276,17 +276,19 @@ fn servers_that_want_time_get_it() {
 #[test]
 fn a_stalled_transfer_is_given_up_and_taken_up() {
     let (fixture, file) = (Fixture::new(), content(200_000, 12));
-    let (served, count) = (file.clone(), AtomicUsize::new(0));
+    let served = file.clone();
+    // It stalls at one place of the file. On a busy machine, the transfer may also stall elsewhere.
     let server = Server::start(move |seen| {
         let answer = CannedAnswer::file(seen, &served, "\"1\"");
-        if count.fetch_add(1, Ordering::SeqCst) == 0 {
-            answer.stall(100_000)
-        } else {
-            answer
+        let start = seen.header("Range").map_or(0, |range| {
+            range["bytes=".len()..range.len() - 1].parse().unwrap()
+        });
+        match 100_000_usize.checked_sub(start) {
+            Some(left @ 1..) => answer.stall(left),
+            _ => answer,
         }
     });
     let settings = Settings {
-        // Longer than a busy machine needs for the part that is sent.
         stall: Duration::from_secs(5),
         ..fixture.settings()
     };
@@ -294,7 +296,9 @@ fn a_stalled_transfer_is_given_up_and_taken_up() {
         .fetcher_with(settings)
         .files(&[artifact("a", server.url("/a"), &file)])
         .unwrap();
-    assert_eq!(server.seen()[1].header("Range"), Some("bytes=100000-"));
+    let seen = server.seen();
+    let mut ranges = seen.iter().filter_map(|seen| seen.header("Range"));
+    assert!(ranges.any(|range| range == "bytes=100000-"), "{seen:?}");
 
     let silent = Server::start(|_| CannedAnswer::new(200).body("never comes").stall(0));
     let settings = Settings {

@@ -100,8 +100,8 @@ impl Host {
             system_authorities: false,
             proxy: Some(String::new()),
             // No server of these tests is silent, but a busy machine may be slow.
-            connect: Duration::from_secs(30),
-            stall: Duration::from_secs(30),
+            connect: Duration::from_secs(300),
+            stall: Duration::from_secs(300),
             retries: 1,
             sleep: Arc::new(|_| ()),
             ..Settings::default()

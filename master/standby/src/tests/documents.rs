@@ -83,7 +83,8 @@ async fn commits_without_a_pause_do_not_keep_the_other_files_back() {
         line,
         often,
         Arc::default(),
-    );
+    )
+    .with_budget(endless());
     let (begun, following) = oneshot::channel();
     let (epoch, hello) = (super::epoch(&store), standby.receiver().hello());
     let feeding = tokio::spawn(async move {

@@ -167,7 +167,7 @@ async fn commits_go_on_without_a_standby_that_does_not_answer_and_it_returns_wit
     };
     let impatient = Times {
         // Long enough for the first round even on a busy machine.
-        round: Duration::from_secs(5),
+        round: Duration::from_secs(15),
         ..PATIENT
     };
     let feed = Feed::new(

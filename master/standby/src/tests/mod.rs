@@ -16,13 +16,14 @@ mod taken_back;
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, LazyLock};
+use std::sync::{Arc, LazyLock, Mutex};
 use std::time::Duration;
 
 use halite_core::ca::{Cas, HALITE};
 use halite_core::clock::{Clock as _, SystemClock};
 use halite_core::config::Config;
 use halite_core::names::minion;
+use halite_core::roster::budget::{Budget, BudgetLimits};
 use halite_proto::v1::{Epoch, StandbyHello, StandbyRecord};
 use halite_store::{Audit, AuditFilter, Store, fold_log};
 use tempfile::TempDir;
@@ -71,6 +72,15 @@ pub const PATIENT: Times = Times {
     base: Duration::from_secs(60),
     files: Duration::from_millis(5),
 };
+
+/// A budget that no standby uses up, however slow the machine is.
+pub fn endless() -> Arc<Mutex<Budget>> {
+    Arc::new(Mutex::new(Budget::new(BudgetLimits {
+        free: Duration::MAX,
+        most: Duration::MAX,
+        window: Duration::MAX,
+    })))
+}
 
 /// A stream between a master and a standby.
 pub struct Link {
@@ -125,7 +135,8 @@ pub fn ends(
         line,
         times,
         Arc::default(),
-    );
+    )
+    .with_budget(endless());
     let alive = Arc::new(AtomicBool::new(true));
     let mark = Arc::clone(&alive);
     let standby = tokio::spawn(async move {

@@ -105,7 +105,8 @@ mod tests {
     use super::JOINING;
 
     /// A `ctr` whose container is a process of this host. `ETCD` is the body of its etcd, which has
-    /// the member's directory in `$place`.
+    /// the member's directory in `$place`. The script counts its pauses: the first one lasts until
+    /// etcd has begun or ended, however slow the machine is, and `AFTER_PAUSE` follows each.
     const CTR: &str = r#"
 ctr() {
   echo "$*" >>"$home/calls"
@@ -117,6 +118,11 @@ ctr() {
     ;;
   "task kill") [ ! -e "$home/pid" ] || kill -"${6#SIG}" "$(cat "$home/pid")" ;;
   esac
+}
+sleep() {
+  until [ -e "$place/wal/0-0.wal" ] || [ -e "$mark.ended" ]; do command sleep 0.1; done
+  command sleep "$1"
+  eval "$AFTER_PAUSE"
 }
 "#;
 
@@ -135,6 +141,10 @@ ctr() {
         }
 
         fn join(&self, etcd: &str, seconds: &str) -> (Output, Duration) {
+            self.join_with(etcd, seconds, "")
+        }
+
+        fn join_with(&self, etcd: &str, seconds: &str, after_pause: &str) -> (Output, Duration) {
             let start = Instant::now();
             let output = Command::new("/bin/sh")
                 .args(["-c", &format!("{CTR}{JOINING}"), "joining.sh"])
@@ -143,6 +153,7 @@ ctr() {
                 .env("home", self.home.path())
                 .env("place", self.path("member"))
                 .env("ETCD", etcd)
+                .env("AFTER_PAUSE", after_pause)
                 .output()
                 .unwrap();
             (output, start.elapsed())
@@ -199,7 +210,6 @@ ctr() {
         let site = Site::new();
         let (output, _) = site.join("echo no member >&2; exit 1", LONG);
         site.assert_done(&output);
-        // Enough time for it to start.
         let (output, took) = site.join(&format!("{BEGINS}; exec sleep 100"), "3");
         site.assert_done(&output);
         assert!(took >= Duration::from_secs(3), "{took:?}");
@@ -209,11 +219,11 @@ ctr() {
     #[test]
     fn a_large_snapshot_is_waited_for_while_it_grows() {
         let site = Site::new();
-        let etcd = format!(
-            "{BEGINS}; for i in 1 2 3 4 5 6 7 8; do echo more >>$place/snap/tmp1; sleep 0.4; done; \
-             mv $place/snap/tmp1 $place/snap/db; : >$place/snap/1-1.snap; exec sleep 100"
-        );
-        let (output, _) = site.join(&etcd, "2");
+        // It grows just before the script would end, twice, so that the limit passes in between.
+        let grows = "pauses=$((${pauses:-0} + 1)); case $pauses in \
+                     15 | 30) echo more >>$place/snap/tmp1 ;; \
+                     45) mv $place/snap/tmp1 $place/snap/db; : >$place/snap/1-1.snap ;; esac";
+        let (output, _) = site.join_with(&format!("{BEGINS}; exec sleep 100"), "2", grows);
         site.assert_done(&output);
         assert!(site.path("member/snap/db").exists());
     }
