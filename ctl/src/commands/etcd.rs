@@ -59,9 +59,7 @@ pub async fn recover(
         cluster,
         test,
     } = args;
-    if !test {
-        promotion::for_recovery(global, from.as_str(), cluster, screen).await?;
-    }
+    promotion::for_recovery(global, from.as_str(), cluster, *test, screen).await?;
     let request = v1::OrchestrateRequest {
         sls: RECOVER_ETCD.to_owned(),
         pillar_json: json!({"node": from, "force": force, "cluster": cluster}).to_string(),

@@ -24,7 +24,7 @@ use crate::{FAILED, client, identity};
 pub async fn remove(global: &Global, args: &NodeRemove, screen: &mut Screen) -> anyhow::Result<u8> {
     let name = args.name.as_str();
     if args.dead && args.force {
-        promotion::in_place_of(global, name, &args.cluster, screen).await?;
+        promotion::in_place_of(global, name, &args.cluster, args.test, screen).await?;
     }
     let facts = facts(global, name).await?;
     show_losses(&facts, screen);
@@ -120,7 +120,7 @@ pub async fn replace(
     screen: &mut Screen,
 ) -> anyhow::Result<u8> {
     let name = args.name.as_str();
-    promotion::in_place_of(global, name, &args.cluster, screen).await?;
+    promotion::in_place_of(global, name, &args.cluster, args.test, screen).await?;
     let facts = facts(global, name).await?;
     let declared = declared(name, facts.declared.as_ref())?;
     show_losses(&facts, screen);

@@ -203,39 +203,45 @@ async fn wait_for_master(own: &Global, screen: &mut Screen) -> anyhow::Result<()
 }
 
 /// Promotes this host first, if it is a standby whose master does not answer and was on the lost
-/// host that the command replaces or removes. `cluster` confirms that.
+/// host that the command replaces or removes. `cluster` confirms that. With `test` it promotes
+/// nothing.
 ///
 /// # Errors
-/// No master answers, and it was on another host, or this host cannot be promoted.
+/// No master answers, and it was on another host, or this host cannot be promoted, or `test` is
+/// set.
 pub async fn in_place_of(
     global: &Global,
     lost: &str,
     cluster: &str,
+    test: bool,
     screen: &mut Screen,
 ) -> anyhow::Result<()> {
     let refuse = |declaration: &Declaration| other(declaration, lost, cluster);
-    first_promoted(global, refuse, screen).await
+    first_promoted(global, refuse, test, screen).await
 }
 
 /// Promotes this host first, if it is a standby whose master does not answer and was not on the
-/// host whose member of etcd survives. `cluster` confirms that.
+/// host whose member of etcd survives. `cluster` confirms that. With `test` it promotes nothing.
 ///
 /// # Errors
-/// No master answers, and it was on the surviving host, or this host cannot be promoted.
+/// No master answers, and it was on the surviving host, or this host cannot be promoted, or `test`
+/// is set.
 pub async fn for_recovery(
     global: &Global,
     left: &str,
     cluster: &str,
+    test: bool,
     screen: &mut Screen,
 ) -> anyhow::Result<()> {
     let refuse = |declaration: &Declaration| not_lost(declaration, left, cluster);
-    first_promoted(global, refuse, screen).await
+    first_promoted(global, refuse, test, screen).await
 }
 
 /// Promotes this host, if it is a standby whose master does not answer, and nothing forbids it.
 async fn first_promoted(
     global: &Global,
     refuse: impl Fn(&Declaration) -> Option<String>,
+    test: bool,
     screen: &mut Screen,
 ) -> anyhow::Result<()> {
     let access = global.access()?;
@@ -243,10 +249,10 @@ async fn first_promoted(
         return Ok(());
     };
     let directory = Path::new(STATE_DIR);
-    match Way::on(directory).filter(|_| access.master.is_none()) {
+    let announcement = match Way::on(directory).filter(|_| access.master.is_none()) {
         None => return Err(error),
         Some(Way::GoOn) => {
-            screen.note("the promotion of this host was interrupted: it is resumed first");
+            "the promotion of this host was interrupted: it is resumed first".to_owned()
         }
         Some(Way::Begin) => {
             let declaration = copied(directory).with_context(|| {
@@ -257,11 +263,17 @@ async fn first_promoted(
             }
             let node = declaration.master_node();
             let host = node.map_or("another host", |node| node.metadata.name.as_str());
-            screen.note(format!(
+            format!(
                 "the master was on {host} and does not answer: this standby takes its place first"
-            ));
+            )
         }
+    };
+    if test {
+        bail!(
+            "{error:#}\n{announcement}, but not with --test; `ctl master promote --test` shows the promotion"
+        );
     }
+    screen.note(announcement);
     let before = first(directory);
     let args = MasterPromote {
         force: false,

@@ -232,16 +232,14 @@ pub(super) fn master_lost(
     lose(first)?;
 
     wait_until_noticed(next)?;
-    let other = [
-        "ctl",
-        "node",
-        "replace",
-        "cp-3",
-        "--force",
-        "--cluster",
-        "demo",
-    ];
+    let other = "ctl node replace cp-3 --force --cluster demo";
+    let other: Vec<&str> = other.split(' ').collect();
     refused(next, &other, &["the master was on cp-1, and not on cp-3"])?;
+    // A preview promotes no one: the replacement below still begins with the promotion.
+    let preview = "ctl node replace cp-1 --force --cluster demo --test";
+    let preview: Vec<&str> = preview.split(' ').collect();
+    let parts = ["but not with --test", "`ctl master promote --test`"];
+    refused(next, &preview, &parts)?;
     before_the_replacement(next, &lost)?;
     let mut pulled = Ok(());
     // Not earlier: until the promotion, with which the command starts, no host serves images. A
