@@ -8,6 +8,7 @@ use halite_proto::ids::JobId;
 use halite_proto::tonic::{Status, Streaming};
 use halite_proto::v1;
 
+use super::again::same_run;
 use super::jobs;
 use crate::FAILED;
 use crate::cli::{Events, Global};
@@ -15,7 +16,7 @@ use crate::client;
 use crate::client::{Operator, document};
 use crate::event_line::line;
 use crate::event_stream::{CallNews, follow};
-use crate::orchestration_watch::{print_outcome, watch_run};
+use crate::orchestration_watch::{print_outcome, success_of, watch_run};
 use crate::output::Screen;
 
 /// The position of a reader of events. After a lost connection it resumes there, so that each
@@ -169,9 +170,8 @@ pub async fn follow_run(global: &Global, run: &JobId, screen: &mut Screen) -> an
         let shown = show(client::operator(global).await?, run).await?;
         return print_ended(&shown, screen);
     }
-    let test = if record.test { " --test" } else { "" };
-    let again = format!("ctl orchestrate {}{test}", record.sls);
-    print_outcome(&done, "done", &again, screen)
+    let again = same_run(record).text();
+    print_outcome(&done, success_of("done", record.test), &again, screen)
 }
 
 /// Prints the record of a run that has ended, and returns the exit code.

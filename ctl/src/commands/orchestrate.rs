@@ -9,7 +9,8 @@ use super::events;
 use crate::cli::{Global, NewRun, Orchestrate, Runs};
 use crate::client;
 use crate::client::document;
-use crate::orchestration_watch::{print_outcome, run_orchestration};
+use crate::commands::again::orchestration;
+use crate::orchestration_watch::{print_outcome, run_orchestration, success_of};
 use crate::output::{Screen, or_dash, table};
 
 /// Runs `ctl orchestrate`.
@@ -47,8 +48,8 @@ async fn start(global: &Global, new: &NewRun, screen: &mut Screen) -> anyhow::Re
         request_id: String::new(),
     };
     let done = run_orchestration(global, request, &new.sls, screen).await?;
-    let again = format!("ctl orchestrate {}", new.sls);
-    print_outcome(&done, "done", &again, screen)
+    let again = orchestration(&new.sls, &new.pillar, new.test);
+    print_outcome(&done, success_of("done", new.test), &again.text(), screen)
 }
 
 /// Formats runs as a table.
