@@ -48,7 +48,7 @@ pub use self::help::{Completion, Help, Shell, Version, topic};
 pub use self::job::{Job, Logs};
 pub use self::keys::{Destroy, KeyCommand, Token};
 pub use self::kubeconfig::{IssuedKubeconfigs, Kubeconfig};
-pub use self::local::{Local, LocalStates};
+pub use self::local::{Local, LocalApply};
 pub use self::master::{Master, MasterPromote, MasterRetire};
 pub use self::nodes::{
     DrainedPods, Node, NodeAdd, NodeDrain, NodeReboot, NodeRemove, NodeReplace, NodeRoles, OneNode,
@@ -62,7 +62,8 @@ pub use self::removed::explain;
 pub use self::secrets::Secrets;
 pub use self::support::Support;
 pub use self::targets::{
-    Apply, Applying, Cmd, Grains, Highstate, HostBudget, OnTarget, OneMinion, Render, TargetKind,
+    Apply, Applying, Cmd, Grains, Highstate, HostBudget, OnTarget, OneMinion, Render, StatesLimit,
+    TargetKind,
 };
 pub use self::upgrade::{LastUpgrade, NewUpgrade, RunOptions, Upgrade};
 pub use halite_cli::builder::Signing;

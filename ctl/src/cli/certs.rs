@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::{Args, Subcommand, ValueEnum};
 use halite_pillar::ca_rotation::CLUSTER_CAS;
 
-use super::targets::{Applying, HostBudget, TargetKind};
+use super::targets::{Applying, HostBudget, StatesLimit, TargetKind};
 
 /// `ctl certs`.
 #[derive(Debug, Subcommand)]
@@ -57,6 +57,8 @@ pub struct CertsRenew {
     pub budget: HostBudget,
     #[command(flatten)]
     pub applying: Applying,
+    #[command(flatten)]
+    pub limit: StatesLimit,
     /// Do not ask for confirmation.
     #[arg(long, short)]
     pub yes: bool,

@@ -10,7 +10,7 @@ use super::targets::Applying;
 #[derive(Debug, Subcommand)]
 pub enum Local {
     /// Apply SLS files of a directory on this host.
-    Apply(LocalStates),
+    Apply(LocalApply),
     /// Show the low state that SLS files of a directory compile to for this host.
     Render(LocalStates),
 }
@@ -33,6 +33,13 @@ pub struct LocalStates {
     /// installed one.
     #[arg(long)]
     pub minion: Option<PathBuf>,
+}
+
+/// `ctl local apply`.
+#[derive(Debug, Args)]
+pub struct LocalApply {
+    #[command(flatten)]
+    pub states: LocalStates,
     #[command(flatten)]
     pub applying: Applying,
 }

@@ -37,6 +37,7 @@ const READING: &[&str] = &[
     "job show",
     "key list",
     "kubeconfig list",
+    "local render",
     "logs",
     "master list",
     "node list",

@@ -35,6 +35,11 @@ const REMOVED: &[(&str, &str, &str)] = &[
     ("kubeconfig", "--file", "write --out FILE"),
     ("kubeconfig", "-f", "write --out FILE"),
     (
+        "local apply",
+        "--timeout",
+        "omit it: states on this host have no time limit",
+    ),
+    (
         "operator create",
         "--days",
         "write --ttl with a unit, such as --ttl 30d",

@@ -93,6 +93,11 @@ pub struct Applying {
     /// Also show unchanged states.
     #[arg(long, short)]
     pub verbose: bool,
+}
+
+/// The time limit of a job that applies states.
+#[derive(Debug, Clone, Default, Args)]
+pub struct StatesLimit {
     /// The time after which the job times out on a minion, for example 5m; default: an hour.
     #[arg(long, value_name = "TIME", value_parser = duration)]
     pub timeout: Option<Duration>,
@@ -120,6 +125,8 @@ pub struct Highstate {
     pub budget: HostBudget,
     #[command(flatten)]
     pub applying: Applying,
+    #[command(flatten)]
+    pub limit: StatesLimit,
 }
 
 /// `ctl apply`.
@@ -136,6 +143,8 @@ pub struct Apply {
     pub budget: HostBudget,
     #[command(flatten)]
     pub applying: Applying,
+    #[command(flatten)]
+    pub limit: StatesLimit,
 }
 
 /// `ctl cmd`.

@@ -4,7 +4,9 @@
 use std::fmt::Display;
 use std::time::Duration;
 
+use halite_api::Run;
 use halite_cli::duration::shown;
+use serde_json::Value;
 
 use crate::cli::{DrainedPods, NodeRemove};
 
@@ -71,6 +73,27 @@ impl CommandLine {
     }
 }
 
+/// The command that repeats a run with its values over the pillar.
+pub fn orchestration(
+    sls: &str,
+    pillar: impl IntoIterator<Item = impl Display>,
+    test: bool,
+) -> CommandLine {
+    let command = CommandLine::new(format!("ctl orchestrate {sls}"));
+    let pillar = pillar.into_iter();
+    let command = pillar.fold(command, |command, value| {
+        command.option("pillar", Some(value))
+    });
+    command.flag(test, "test")
+}
+
+/// The command that repeats a recorded run. An operator to whom its values are withheld gets it
+/// without them.
+pub fn same_run(run: &Run) -> CommandLine {
+    let has_values = |pillar: &&Value| pillar.as_object().is_some_and(|map| !map.is_empty());
+    orchestration(&run.sls, run.pillar.iter().filter(has_values), run.test)
+}
+
 /// A value as a word of a shell.
 fn quoted(value: &str) -> String {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || "@%+=:,./_-".contains(c);
@@ -78,4 +101,42 @@ fn quoted(value: &str) -> String {
         return value.to_owned();
     }
     format!("'{}'", value.replace('\'', r"'\''"))
+}
+
+#[cfg(test)]
+mod tests {
+    use halite_api::{RunStatus, Time};
+    use halite_proto::ids::JobId;
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn the_command_to_repeat_a_run_has_its_values_and_its_test() {
+        let texts = ["node=worker-1", r#"{"a": [1]}"#];
+        assert_eq!(
+            orchestration("custom.roll", texts, true).text(),
+            r#"ctl orchestrate custom.roll --pillar node=worker-1 --pillar '{"a": [1]}' --test"#
+        );
+        let mut run = Run {
+            run: JobId::from_number(1),
+            sls: "custom.roll".to_owned(),
+            pillar: Some(json!({"node": "worker-1"})),
+            test: true,
+            operator: "alice".to_owned(),
+            status: RunStatus::Running,
+            cancelled_by: None,
+            paused_by: None,
+            created: Time::from_millis(1),
+            changed: Time::from_millis(1),
+            withheld: None,
+            steps: Vec::new(),
+        };
+        assert_eq!(
+            same_run(&run).text(),
+            r#"ctl orchestrate custom.roll --pillar '{"node":"worker-1"}' --test"#
+        );
+        (run.pillar, run.test) = (Some(json!({})), false);
+        assert_eq!(same_run(&run).text(), "ctl orchestrate custom.roll");
+    }
 }

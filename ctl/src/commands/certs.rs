@@ -154,7 +154,7 @@ async fn renew(global: &Global, args: CertsRenew, screen: &mut Screen) -> anyhow
             &arguments,
             args.target.clone(),
             &args.kind,
-            &applying,
+            (&applying, &args.limit),
         )
     };
     if !args.applying.test && !args.yes {

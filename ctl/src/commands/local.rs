@@ -9,7 +9,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::targets::exit_code;
-use crate::cli::{Local, LocalStates};
+use crate::cli::{Applying, Local, LocalApply};
 use crate::compile::{CompileInput, report};
 use crate::minion::Minion;
 use crate::output::returns::View;
@@ -27,9 +27,9 @@ struct HostName {
 /// # Errors
 /// The states do not compile, or the minion program cannot be run.
 pub async fn run(command: Local, screen: &mut Screen) -> anyhow::Result<u8> {
-    let (args, apply) = match command {
-        Local::Apply(args) => (args, true),
-        Local::Render(args) => (args, false),
+    let (args, applying) = match command {
+        Local::Apply(LocalApply { states, applying }) => (states, Some(applying)),
+        Local::Render(states) => (states, None),
     };
     let minion = Minion::find(args.minion.as_deref());
     let grains = minion.grains().await?;
@@ -55,29 +55,29 @@ pub async fn run(command: Local, screen: &mut Screen) -> anyhow::Result<u8> {
     for warning in &compiled.warnings {
         screen.note(format!("warning: {warning}"));
     }
-    if !apply {
+    let Some(applying) = applying else {
         let text = yaml(&serde_json::to_value(&compiled.low)?)?;
         let low = RenderedLow { low: compiled.low };
         screen.answer(&to_value(&low), |_| text)?;
         return Ok(0);
-    }
+    };
     let blobs = tempfile::tempdir().context("cannot make a temporary directory")?;
     source.lay_out(&compiled, blobs.path())?;
     let done = minion
-        .apply(&compiled.low, blobs.path(), args.applying.test)
+        .apply(&compiled.low, blobs.path(), applying.test)
         .await?;
-    show(&id, &done, &args, screen)
+    show(&id, &done, &applying, screen)
 }
 
 fn show(
     id: &str,
     done: &halite_states::low::RunReturn,
-    args: &LocalStates,
+    applying: &Applying,
     screen: &mut Screen,
 ) -> anyhow::Result<u8> {
     let view = View {
-        test: args.applying.test,
-        verbose: args.applying.verbose,
+        test: applying.test,
+        verbose: applying.verbose,
     };
     let document = LocalOutcome {
         minion: id.to_owned(),
@@ -89,7 +89,7 @@ fn show(
         returns::run(id, done, view, paint)
     })?;
     let retcode = i32::from(!done.succeeded());
-    Ok(exit_code(retcode, done.changed(), &args.applying))
+    Ok(exit_code(retcode, done.changed(), applying))
 }
 
 fn pillar(path: &Path) -> anyhow::Result<Value> {

@@ -8,7 +8,7 @@ use halite_proto::v1;
 use serde_json::{Value, json};
 
 use crate::cli::{
-    Apply, Applying, Cmd, Global, Grains, Highstate, HostBudget, OnTarget, TargetKind,
+    Apply, Applying, Cmd, Global, Grains, Highstate, HostBudget, OnTarget, StatesLimit, TargetKind,
 };
 use crate::job_watch::{FinishedJob, MinionReturn, job_outcome, run_job, run_job_with};
 use crate::output::returns::View;
@@ -29,7 +29,7 @@ pub async fn highstate(
         &within(&args.budget, json!({})),
         args.target,
         &args.kind,
-        &args.applying,
+        (&args.applying, &args.limit),
     );
     run_states(global, request, &args.applying, screen).await
 }
@@ -44,7 +44,7 @@ pub async fn apply(global: &Global, args: Apply, screen: &mut Screen) -> anyhow:
         &within(&args.budget, json!({"sls": args.sls})),
         args.target,
         &args.kind,
-        &args.applying,
+        (&args.applying, &args.limit),
     );
     run_states(global, request, &args.applying, screen).await
 }
@@ -62,7 +62,7 @@ pub(super) fn states(
     arguments: &Value,
     target: String,
     kind: &TargetKind,
-    applying: &Applying,
+    (applying, limit): (&Applying, &StatesLimit),
 ) -> v1::RunRequest {
     v1::RunRequest {
         target,
@@ -70,7 +70,7 @@ pub(super) fn states(
         function: function.to_owned(),
         args_json: arguments.to_string(),
         test: applying.test,
-        timeout_seconds: seconds_of(applying.timeout),
+        timeout_seconds: seconds_of(limit.timeout),
         request_id: String::new(),
     }
 }
