@@ -396,3 +396,16 @@ fn the_names_are_restored_before_programs_that_need_them_start() {
     assert!(unit.contains("WantedBy=multi-user.target\n"));
     chunk(&worker, "service.running", "halite-names");
 }
+
+/// A host sends its own grains: they are values, whatever they contain.
+#[test]
+fn the_full_name_that_a_host_sends_adds_no_state() {
+    let (pillar, mut grains) = fixture("worker");
+    let name =
+        "worker-1.x\n    - ip: 10.0.0.21\n\nadded:\n  x509.certificate:\n    - name: /tmp/a.crt";
+    grains["fqdn"] = json!(name);
+    let compiled = sure(with(&pillar, &grains, compile::highstate));
+    let states = compiled.low.chunks.iter().map(|chunk| chunk.id.as_str());
+    assert_eq!(states.filter(|id| *id == "added").count(), 0);
+    assert_eq!(chunk(&compiled, "host.present", name).id, "node-full-name");
+}

@@ -2,11 +2,11 @@
 
 use std::fs;
 
-use halite_states::compile::Compiled;
+use halite_states::compile::{self, Compiled};
 use halite_states::tree::DirTree;
-use serde_json::json;
+use serde_json::{Value, json};
 
-use crate::support::{golden, here, listing, of};
+use crate::support::{fixture, golden, here, highstate, listing, of, sure, with};
 
 #[test]
 fn every_target_has_its_states_in_order() {
@@ -61,6 +61,33 @@ fn the_tree_knows_nothing_of_the_lab() {
             "nspawn",
         ] {
             assert!(!text.contains(word), "{file}: {word}");
+        }
+    }
+}
+
+/// Sites name hosts by numbers, too, and a host may be called `on`.
+#[test]
+fn names_that_yaml_reads_as_other_values_are_names() {
+    for name in ["0042", "on"] {
+        let renamed = |value: &Value| -> Value {
+            serde_json::from_str(&value.to_string().replace("worker-1", name)).unwrap()
+        };
+        for target in ["bootstrap", "worker", "master"] {
+            let (pillar, grains) = fixture(target);
+            highstate(&renamed(&pillar), &renamed(&grains));
+        }
+        let (pillar, grains) = fixture("master");
+        let mut pillar = renamed(&pillar);
+        pillar["node"] = json!(name);
+        for run in [
+            "reboot_node",
+            "drain_node",
+            "cordon_node",
+            "uncordon_node",
+            "remove_node",
+        ] {
+            let sls = [format!("halite.orchestrate.{run}")];
+            sure(with(&pillar, &grains, |input| compile::step(input, &sls)));
         }
     }
 }

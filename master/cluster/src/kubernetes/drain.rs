@@ -40,7 +40,7 @@ pub enum DrainError {
     /// Some pods are still there.
     #[error(
         "cannot drain {node} within {} s: {left}; scale up the owner, change the budget, or give it more time \
-         (--timeout), then run this again; the node stays unschedulable until `ctl node uncordon {node}`",
+         (--timeout, in an upgrade --drain-timeout), then run this again; the node stays unschedulable until `ctl node uncordon {node}`",
         limit.as_secs()
     )]
     Late {

@@ -39,7 +39,7 @@ extend:
 {%-   if path.endswith('.j2') %}
     - template: jinja
 {%-   endif %}
-    - set: {{ name }}
+    - set: {{ name | json }}
     - require:
         - kubernetes: api-ready
 {%- endfor %}

@@ -14,8 +14,8 @@ include:
 
 {{ id }}:
   host.present:
-    - name: {{ name }}
-    - ip: {{ address }}
+    - name: {{ name | json }}
+    - ip: {{ address | json }}
     - clean: True
 {%- endmacro %}
 {#- The host's full name stays with its short name, which Debian's line for 127.0.1.1 has next to it, and
@@ -54,7 +54,7 @@ api-endpoint:
 
 site-registry-name:
   host.present:
-    - name: {{ pillar.halite.siteRegistry.name }}
+    - name: {{ pillar.halite.siteRegistry.name | json }}
     - ip: {{ pillar.halite.siteRegistry.address }}
     - clean: True
 {%- elif addresses.all %}
@@ -62,7 +62,7 @@ site-registry-name:
 # Halite assigned the address of a node to this name. Other assignments by the site stay.
 site-registry-name:
   host.absent:
-    - name: {{ pillar.halite.siteRegistry.name }}
+    - name: {{ pillar.halite.siteRegistry.name | json }}
     - ip: {{ addresses.all | json }}
 {%- endif %}
 

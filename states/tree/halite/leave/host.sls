@@ -72,6 +72,7 @@ containers-gone:
       '/etc/containerd/config.toml',
       '/etc/containerd/certs.d',
       '/etc/systemd/system/containerd.service.d/halite-proxy.conf',
+      '/etc/systemd/system/containerd.service.d/halite-limits.conf',
       '/etc/systemd/system/kubelet.service.d/20-halite.conf',
       '/etc/systemd/system/keepalived.service.d/halite.conf',
       '/var/lib/kubelet/pki',
@@ -197,7 +198,7 @@ api-name:
 
 site-registry-name:
   host.absent:
-    - name: {{ pillar.halite.siteRegistry.name }}
+    - name: {{ pillar.halite.siteRegistry.name | json }}
     - ip: {{ pillar.halite.siteRegistry.address }}
     - require:
         - service: halite-names
@@ -218,6 +219,7 @@ units:
         /etc/systemd/system/keepalived.service.d /etc/systemd/system/{{ unit }}.service.d 2>/dev/null; systemctl daemon-reload
     - onchanges:
         - file: /etc/systemd/system/containerd.service.d/halite-proxy.conf
+        - file: /etc/systemd/system/containerd.service.d/halite-limits.conf
         - file: /etc/systemd/system/kubelet.service.d/20-halite.conf
         - file: /etc/systemd/system/keepalived.service.d/halite.conf
         - file: /etc/systemd/system/{{ unit }}.service.d/halite.conf

@@ -8,7 +8,7 @@ api-ready:
 
 untainted-{{ name }}:
   kubernetes.node:
-    - object: {{ name }}
+    - object: {{ name | json }}
     - taints: []
     - require:
         - kubernetes: api-ready

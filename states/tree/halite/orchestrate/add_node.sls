@@ -29,7 +29,7 @@
 # Before its document has the roles: nothing changes for a host that cannot have them.
 suited:
   halite.preflight:
-    - node: {{ name }}
+    - node: {{ name | json }}
     - roles: {{ roles | json }}
     - ignore: {{ pillar.get('ignore_preflight', []) | json }}
 {%-   set ns.last = 'suited' %}
@@ -45,7 +45,7 @@ turn:
 # part.
 allowed:
   halite.node_may_leave:
-    - node: {{ name }}
+    - node: {{ name | json }}
     - roles: {{ roles | json }}
     - force: {{ pillar.get('force', False) }}
     - cluster: {{ pillar.get('cluster', '') | json }}
@@ -58,7 +58,7 @@ allowed:
 # Its pods stay, and the node stays Ready.
 kubelet-elsewhere:
   halite.state:
-    - tgt: {{ name }}
+    - tgt: {{ name | json }}
     - sls: [halite.base.kubelet.elsewhere]
     - require:
         - halite: address
@@ -70,7 +70,7 @@ kubelet-elsewhere:
 # cluster. Its API server uses the other members before its own is removed.
 given:
   halite.control_plane_joined:
-    - node: {{ name }}
+    - node: {{ name | json }}
     - require:
         - halite: allowed
 {{- api_server_follows(name, 'given', 'vip', 'api-server', offline='fail') }}
@@ -85,7 +85,7 @@ given:
 
 left:
   halite.state:
-    - tgt: {{ name }}
+    - tgt: {{ name | json }}
     - sls: {{ taken | json }}
     - require:
         - halite: {{ ns.last }}
@@ -96,7 +96,7 @@ left:
 # From here on, states are compiled for the new roles.
 roles:
   halite.node_roles:
-    - node: {{ name }}
+    - node: {{ name | json }}
     - roles: {{ roles | json }}
 {%-   if leaves %}
     - left: True
@@ -109,7 +109,7 @@ roles:
 
 enrolled:
   halite.wait_for_minion:
-    - id: {{ name }}
+    - id: {{ name | json }}
     - timeout: 600
 {%- if stays %}
     - require:
@@ -138,14 +138,14 @@ peers:
 # tested.
 preflight:
   halite.preflight:
-    - node: {{ name }}
+    - node: {{ name | json }}
     - ignore: {{ pillar.get('ignore_preflight', []) | json }}
     - require:
         - halite: peers
 
 host:
   halite.state:
-    - tgt: {{ name }}
+    - tgt: {{ name | json }}
     - sls: [halite.base.containerd.kept, halite.base.kubelet.kept, halite.host]
     - require:
         - halite: preflight
@@ -154,7 +154,7 @@ host:
 # It copies the bundles, which may take a while, and serves them, to itself too.
 registry:
   halite.state:
-    - tgt: {{ name }}
+    - tgt: {{ name | json }}
     - sls: [halite.services.bundle_server]
     - timeout: 7200
     - require:
@@ -164,7 +164,7 @@ registry:
 
 containerd:
   halite.state:
-    - tgt: {{ name }}
+    - tgt: {{ name | json }}
     - sls: [halite.base.containerd, halite.images]
     - require:
         - halite: {{ 'registry' if serves_bundles else 'host' }}
@@ -172,7 +172,7 @@ containerd:
 
 kubelet:
   halite.state:
-    - tgt: {{ name }}
+    - tgt: {{ name | json }}
     - sls: [halite.base.kubelet]
     - require:
         - halite: containerd
@@ -211,7 +211,7 @@ turn:
 # A learner has no vote: a host that does not start cannot cost the others their quorum.
 learner:
   halite.etcd_add_learner:
-    - node: {{ name }}
+    - node: {{ name | json }}
     - require:
         - halite: {{ ns.ready }}
 
@@ -220,7 +220,7 @@ learner:
 # member may carry a vote.
 earlier-member:
   halite.state:
-    - tgt: {{ name }}
+    - tgt: {{ name | json }}
     - sls: [halite.base.etcd.earlier]
     - onchanges:
         - halite: learner
@@ -231,14 +231,14 @@ earlier-member:
 # learner is not ready before it has its vote.
 etcd:
   halite.state:
-    - tgt: {{ name }}
+    - tgt: {{ name | json }}
     - sls: [halite.base.etcd.member]
     - require:
         - halite: earlier-member
 
 promoted:
   halite.etcd_promote:
-    - node: {{ name }}
+    - node: {{ name | json }}
     - require:
         - halite: etcd
 {%- endif %}
@@ -247,7 +247,7 @@ promoted:
 # It serves, as its next highstate will find it.
 member:
   halite.state:
-    - tgt: {{ name }}
+    - tgt: {{ name | json }}
     - sls: [halite.base.etcd]
     - require:
         - halite: promoted
@@ -265,7 +265,7 @@ turn-ends:
 # scheduler may be in long restart backoff by then; `components` waits for them later.
 control-plane:
   halite.state:
-    - tgt: {{ name }}
+    - tgt: {{ name | json }}
     - sls: [{{ 'halite.base.etcd, ' if is_member }}halite.base.control_plane]
     - require:
         - halite: {{ 'promoted' if is_member else 'late-peers' }}
@@ -274,7 +274,7 @@ control-plane:
 # No member of etcd shows that it has joined.
 joined:
   halite.control_plane_joined:
-    - node: {{ name }}
+    - node: {{ name | json }}
     - require:
         - halite: control-plane
 {%- endif %}
@@ -282,7 +282,7 @@ joined:
 # The kubelet of a host that already was a node used another path to the API until now.
 registered:
   halite.state:
-    - tgt: {{ name }}
+    - tgt: {{ name | json }}
     - sls: [{{ 'halite.base.kubelet, ' if stays }}halite.base.kubelet.registers]
     - require:
         - halite: {{ 'control-plane' if is_member else 'joined' }}
@@ -325,7 +325,7 @@ node:
 # step requires it.
 masters:
   halite.state:
-    - tgt: {{ name }}
+    - tgt: {{ name | json }}
     - sls: [halite.services.masters]
     - timeout: 7200
     - require:
@@ -334,7 +334,7 @@ masters:
 # Controller-manager and scheduler, too, run as declared.
 components:
   halite.state:
-    - tgt: {{ name }}
+    - tgt: {{ name | json }}
     - sls: [halite.base.control_plane.running]
     - require:
         - halite: node
@@ -342,7 +342,7 @@ components:
 
 ready:
   halite.wait_for_node:
-    - node: {{ name }}
+    - node: {{ name | json }}
     - timeout: 300
     - require:
         - halite: {{ 'components' if is_control_plane else 'node' }}
@@ -409,7 +409,7 @@ former-clients:
 # complete without them.
 custom:
   halite.state:
-    - tgt: {{ name }}
+    - tgt: {{ name | json }}
     - highstate: True
     - require:
         - halite: {{ 'former-clients' if served_bundles else complete }}
@@ -433,7 +433,7 @@ clients:
 # another pod network.
 pod-network:
   halite.pod_network:
-    - node: {{ name }}
+    - node: {{ name | json }}
     - timeout: 180
     - require:
         - halite: ready

@@ -1,5 +1,5 @@
 {#- Marks a node unschedulable; `pillar.node` is its name (`ctl node cordon`). -#}
 cordoned:
   halite.cordon:
-    - node: {{ pillar.node }}
+    - node: {{ pillar.node | json }}
     - timeout: 60

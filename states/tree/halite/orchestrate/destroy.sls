@@ -58,7 +58,7 @@ mounts:
 # The master serves its own host until this is done.
 last:
   halite.hosts_leave:
-    - nodes: [{{ pillar.halite.master.node }}]
+    - nodes: [{{ pillar.halite.master.node | json }}]
     - sls: {{ (['halite.leave.address'] + taken) | json }}
     - require:
         - halite: {{ ns.last }}
@@ -66,7 +66,7 @@ last:
 # A unit of that host stops the master, and removes the rest.
 last-gone:
   halite.hosts_leave:
-    - nodes: [{{ pillar.halite.master.node }}]
+    - nodes: [{{ pillar.halite.master.node | json }}]
     - sls: [halite.leave.minion]
     - require:
         - halite: last

@@ -8,7 +8,7 @@
 
 drained:
   halite.drain:
-    - node: {{ pillar.node }}
+    - node: {{ pillar.node | json }}
 {%- for option in ['delete_emptydir_data', 'force', 'grace_period', 'timeout'] if drain[option] is defined %}
     - {{ option }}: {{ drain[option] | json }}
 {%- endfor %}

@@ -5,13 +5,13 @@
 
 enrolled:
   halite.wait_for_minion:
-    - id: {{ name }}
+    - id: {{ name | json }}
     - timeout: 120
 
 # From now on it serves the bundles, of which it has copies, and makes the backups.
 host:
   halite.state:
-    - tgt: {{ name }}
+    - tgt: {{ name | json }}
     - sls:
         - halite.host.firewall
         - halite.services.master

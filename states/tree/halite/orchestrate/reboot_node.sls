@@ -16,24 +16,31 @@ turn:
     - lock: etcd-members
 {%-   set ns.last = 'turn' %}
 {%- endif %}
-{%- if is_member %}
+{#- The gates of a host that will be away: etcd can do without its member, and another host has the
+    virtual address. -#}
+{%- macro gates(prefix, previous) %}
+{%-   if is_member %}
 
-may-be-missing:
+{{ prefix }}may-be-missing:
   halite.etcd_quorum_allows:
-    - node: {{ name }}
+    - node: {{ name | json }}
     - require:
-        - halite: turn
-{%-   set ns.last = 'may-be-missing' %}
-{%- endif %}
-{%- if is_control_plane %}
+        - halite: {{ previous }}
+{%-   endif %}
+{%-   if is_control_plane %}
 
-vip:
+{{ prefix }}vip:
   halite.vip_moved_off:
-    - node: {{ name }}
+    - node: {{ name | json }}
     - timeout: 120
     - require:
-        - halite: {{ ns.last }}
-{%-   set ns.last = 'vip' %}
+        - halite: {{ prefix ~ 'may-be-missing' if is_member else previous }}
+{%-   endif %}
+{%- endmacro %}
+{%- set last_gate = 'vip' if is_control_plane else 'may-be-missing' %}
+{%- if is_member or is_control_plane %}
+{{- gates('', ns.last) }}
+{%-   set ns.last = last_gate %}
 {%- endif %}
 {%- if drains and 'pre_drain' in hooks %}
 {{- hook('pre-drain', name, 'pre_drain', ns.last, 'fail') }}
@@ -43,7 +50,7 @@ vip:
 
 drained:
   halite.drain:
-    - node: {{ name }}
+    - node: {{ name | json }}
     - maintenance: True
 {%-   for option in ['delete_emptydir_data', 'force', 'grace_period', 'timeout'] if drain[option] is defined %}
     - {{ option }}: {{ drain[option] | json }}
@@ -53,6 +60,11 @@ drained:
         - halite: {{ ns.last }}
 {%-   endif %}
 {%-   set ns.last = 'drained' %}
+{#- A drain may take minutes, in which another host may have failed. -#}
+{%-   if is_member or is_control_plane %}
+{{- gates('drained-', ns.last) }}
+{%-     set ns.last = 'drained-' ~ last_gate %}
+{%-   endif %}
 {%- endif %}
 
 {%- if is_control_plane %}
@@ -61,7 +73,7 @@ drained:
 # the host without a kubelet: the same command resumes, and a highstate starts it again.
 api-server:
   halite.state:
-    - tgt: {{ name }}
+    - tgt: {{ name | json }}
     - sls: [halite.base.control_plane.aside]
     - require:
         - halite: {{ ns.last }}
@@ -73,7 +85,7 @@ api-server:
 # during it.
 leader:
   halite.etcd_leader_moved_off:
-    - node: {{ name }}
+    - node: {{ name | json }}
     - timeout: 60
     - require:
         - halite: {{ ns.last }}
@@ -82,7 +94,7 @@ leader:
 
 rebooted:
   halite.reboot:
-    - node: {{ name }}
+    - node: {{ name | json }}
     - timeout: {{ pillar.get('boot_timeout', 1200) }}
 {%- if ns.last %}
     - require:
@@ -94,7 +106,7 @@ rebooted:
 # As its last highstate left it: each waits until its static pods run and are ready.
 pods:
   halite.state:
-    - tgt: {{ name }}
+    - tgt: {{ name | json }}
     - sls: [{{ 'halite.base.etcd' if is_member }}{{ ', ' if is_member and is_control_plane }}{{ 'halite.base.control_plane.running' if is_control_plane }}]
     - require:
         - halite: rebooted
@@ -104,7 +116,7 @@ pods:
 
 ready:
   halite.wait_for_node:
-    - node: {{ name }}
+    - node: {{ name | json }}
     - timeout: 600
     - require:
         - halite: {{ ns.last }}
@@ -112,7 +124,7 @@ ready:
 # Also after an interrupted run with a drain. A node that an operator has cordoned stays cordoned.
 uncordoned:
   halite.uncordon:
-    - node: {{ name }}
+    - node: {{ name | json }}
     - maintenance: True
     - timeout: 60
     - require:

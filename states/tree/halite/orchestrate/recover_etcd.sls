@@ -10,7 +10,7 @@ turn:
 
 allowed:
   halite.etcd_may_be_alone:
-    - node: {{ name }}
+    - node: {{ name | json }}
     - force: {{ pillar.get('force', False) }}
     - cluster: {{ pillar.get('cluster', '') | json }}
     - timeout: 120
@@ -19,14 +19,14 @@ allowed:
 
 forced:
   halite.state:
-    - tgt: {{ name }}
+    - tgt: {{ name | json }}
     - sls: [halite.base.etcd.alone]
     - require:
         - halite: allowed
 
 alone:
   halite.etcd_wait_alone:
-    - node: {{ name }}
+    - node: {{ name | json }}
     - timeout: 120
     - require:
         - halite: forced
@@ -34,14 +34,14 @@ alone:
 # With the flag, each start would forget the members that joined since.
 member:
   halite.state:
-    - tgt: {{ name }}
+    - tgt: {{ name | json }}
     - sls: [halite.base.etcd]
     - require:
         - halite: alone
 
 serves:
   halite.etcd_wait_alone:
-    - node: {{ name }}
+    - node: {{ name | json }}
     - timeout: 120
     - require:
         - halite: member

@@ -27,7 +27,7 @@ turn:
 # Before anything is touched: no later step checks whether the cluster can do without the host.
 allowed:
   halite.node_may_leave:
-    - node: {{ name }}
+    - node: {{ name | json }}
     - dead: {{ dead }}
     - force: {{ pillar.get('force', False) }}
     - cluster: {{ pillar.get('cluster', '') | json }}
@@ -41,7 +41,7 @@ allowed:
 # is free.
 fenced:
   halite.key_reject:
-    - node: {{ name }}
+    - node: {{ name | json }}
     - require:
         - halite: {{ ns.last }}
 {%-   set ns.last = 'fenced' %}
@@ -51,7 +51,7 @@ fenced:
 # Nothing is removed from a file system of the operator.
 mounts:
   halite.state:
-    - tgt: {{ name }}
+    - tgt: {{ name | json }}
     - sls: [halite.leave.mounts{{ ', halite.leave.data_mounts' if pillar.get('wipe_data') }}]
     - require:
         - halite: {{ ns.last }}
@@ -78,7 +78,7 @@ control-planes:
 # `host` stops all containers before the node is removed.
 drained:
   halite.drain:
-    - node: {{ name }}
+    - node: {{ name | json }}
     - cleaned: True
 {%-   for option in ['delete_emptydir_data', 'force', 'grace_period', 'timeout'] if drain[option] is defined %}
     - {{ option }}: {{ drain[option] | json }}
@@ -99,7 +99,7 @@ drained:
 
 host:
   halite.state:
-    - tgt: {{ name }}
+    - tgt: {{ name | json }}
     - sls:
         - halite.leave.host
 {%-   if pillar.get('wipe_data') %}
@@ -115,7 +115,7 @@ host:
 
 node:
   halite.node_delete:
-    - node: {{ name }}
+    - node: {{ name | json }}
     - timeout: 120
     - require:
         - halite: {{ ns.last }}
@@ -125,7 +125,7 @@ node:
 # The minion last: it ends with this step. A repeated run finds it gone.
 minion:
   halite.state:
-    - tgt: {{ name }}
+    - tgt: {{ name | json }}
     - sls: [halite.leave.minion]
     - offline: skip
     - require:
@@ -135,7 +135,7 @@ minion:
 
 undeclared:
   halite.node_forget:
-    - node: {{ name }}
+    - node: {{ name | json }}
     - keep: {{ keep }}
     - require:
         - halite: {{ ns.last }}
@@ -203,6 +203,6 @@ masters:
 
 key:
   halite.key_delete:
-    - node: {{ name }}
+    - node: {{ name | json }}
     - require:
         - halite: {{ ns.last }}

@@ -44,7 +44,7 @@ turn:
 
 {{ name }}-{{ stage }}-may-restart:
   halite.etcd_quorum_allows:
-    - node: {{ name }}
+    - node: {{ name | json }}
     - require:
         - halite: {{ ns.last }}
 {%-     set ns.last = name ~ '-' ~ stage ~ '-may-restart' %}
@@ -53,7 +53,7 @@ turn:
 
 {{ name }}-{{ stage }}-vip:
   halite.vip_moved_off:
-    - node: {{ name }}
+    - node: {{ name | json }}
     - timeout: 120
     - require:
         - halite: {{ ns.last }}
@@ -62,7 +62,7 @@ turn:
 
 {{ name }}-{{ stage }}:
   halite.state:
-    - tgt: {{ name }}
+    - tgt: {{ name | json }}
     - sls: {{ ((has.get('members', []) if is_member else []) + (has.planes if is_plane else [])) | json }}
     - require:
         - halite: {{ ns.last }}

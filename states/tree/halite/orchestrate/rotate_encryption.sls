@@ -39,7 +39,7 @@ keys-{{ stage }}:
 # Only while another one serves: the virtual address moves before the API server stops.
 {{ name }}-{{ stage }}-vip:
   halite.vip_moved_off:
-    - node: {{ name }}
+    - node: {{ name | json }}
     - timeout: 120
     - require:
         - halite: {{ last.id }}
@@ -48,7 +48,7 @@ keys-{{ stage }}:
 
 {{ name }}-{{ stage }}:
   halite.state:
-    - tgt: {{ name }}
+    - tgt: {{ name | json }}
     # With the programs that an API server's restart may have ended.
     - sls: [halite.base.control_plane.running]
     - require:

@@ -61,7 +61,7 @@
 {%-   endif %}
 {%- endmacro %}
 {%- macro evicted(name, offline) %}
-    - node: {{ name }}
+    - node: {{ name | json }}
     - maintenance: True
     - offline: {{ offline }}
 {%-   if minor.changes %}
@@ -94,7 +94,7 @@
 
 {{ id }}:
   {{ gates[gate][0] }}:
-    - node: {{ name }}
+    - node: {{ name | json }}
     - timeout: {{ gates[gate][1] }}
     - require:
         - halite: {{ previous }}
@@ -106,7 +106,7 @@
 
 {{ name }}-pod-network:
   halite.pod_network:
-    - node: {{ name }}
+    - node: {{ name | json }}
 {%-   if maintenance %}
     - maintenance: True
 {%-   endif %}
@@ -153,7 +153,7 @@ standbys:
 # A run that ended after this host's highstate may have left it cordoned.
 {{ name }}-uncordoned:
   halite.uncordon:
-    - node: {{ name }}
+    - node: {{ name | json }}
     - maintenance: True
     - offline: skip
     - require:
@@ -171,7 +171,7 @@ standbys:
 # code 3 means that it was made, but an older one could not be removed.
 backup:
   halite.function:
-    - tgt: {{ pillar.halite.master.node }}
+    - tgt: {{ pillar.halite.master.node | json }}
     - fun: cmd.run
     - arg:
         - '{ /usr/local/bin/ctl backup create || test $? -eq 3; } && /usr/local/bin/ctl backup verify'
@@ -196,6 +196,7 @@ images-{{ what }}:
     - sls: [halite.images.ahead]
 {{- given() }}
     - offline: {{ offline }}
+    - bare: skip
     - timeout: 3600
     - require:
         - halite: {{ ns.previous }}
@@ -264,7 +265,7 @@ objects-ahead:
 # pods need both.
 {{ name }}-kubelet:
   halite.state:
-    - tgt: {{ name }}
+    - tgt: {{ name | json }}
     - sls: [halite.base.kubelet]
 {{- given() }}
     - timeout: 3600
@@ -276,7 +277,7 @@ objects-ahead:
 
 {{ name }}-etcd:
   halite.state:
-    - tgt: {{ name }}
+    - tgt: {{ name | json }}
     - sls: [halite.base.etcd]
 {{- given() }}
     - require:
@@ -287,7 +288,7 @@ objects-ahead:
 
 {{ name }}-control-plane:
   halite.state:
-    - tgt: {{ name }}
+    - tgt: {{ name | json }}
     - sls: [halite.base.control_plane.running]
 {{- given() }}
     - require:
@@ -303,7 +304,7 @@ objects-ahead:
 # The kubelet, containerd, and everything else.
 {{ name }}-host:
   halite.state:
-    - tgt: {{ name }}
+    - tgt: {{ name | json }}
     - highstate: True
 {{- given() }}
     - timeout: 3600
@@ -314,7 +315,7 @@ objects-ahead:
 
 {{ name }}-ready:
   halite.wait_for_node:
-    - node: {{ name }}
+    - node: {{ name | json }}
     - timeout: 300
     - require:
         - halite: {{ ns.previous }}
@@ -329,7 +330,7 @@ objects-ahead:
 # Also after an interrupted run with a drain. A node that an operator has cordoned stays cordoned.
 {{ name }}-uncordoned:
   halite.uncordon:
-    - node: {{ name }}
+    - node: {{ name | json }}
     - maintenance: True
     - require:
         - halite: {{ ns.previous }}
@@ -389,6 +390,7 @@ workers-{{ loop.index }}:
     - highstate: True
 {{- given() }}
     - offline: {{ offline }}
+    - bare: skip
     - timeout: 3600
     - require:
         - halite: {{ ns.previous }}
@@ -398,7 +400,7 @@ workers-{{ loop.index }}:
 
 {{ name }}-ready:
   halite.wait_for_node:
-    - node: {{ name }}
+    - node: {{ name | json }}
     - offline: skip
     - timeout: 300
     - require:
@@ -411,7 +413,7 @@ workers-{{ loop.index }}:
 
 {{ name }}-uncordoned:
   halite.uncordon:
-    - node: {{ name }}
+    - node: {{ name | json }}
     - maintenance: True
     - offline: skip
     - require:
@@ -434,6 +436,7 @@ image-servers:
     - tgt_type: compound
     - sls: [halite.base.containerd.servers]
     - offline: skip
+    - bare: skip
     - require:
         - halite: {{ ns.previous }}
 {%-   if back and ns.done %}

@@ -43,7 +43,7 @@ include:
   x509.certificate:
     - ca: halite
     - ca_certificate: {{ pillar.halite.pki.halite.cert | json }}
-    - common_name: {{ name }}
+    - common_name: {{ name | json }}
     - organization: ['halite:operator']
     - sans_uri: ['halite://{{ pillar.halite.cluster.name }}/operator/{{ name }}']
     - client_auth: True

@@ -36,7 +36,7 @@ kube-apiserver-not-newer:
 /etc/kubernetes/{{ file }}:
   kubeconfig.managed:
     - server: {{ server }}
-    - cluster: {{ pillar.halite.cluster.name }}
+    - cluster: {{ pillar.halite.cluster.name | json }}
     - user: {{ user }}
     - ca_certificate: {{ ca }}
     - common_name: {{ user }}

@@ -20,7 +20,7 @@ etcd-identified:
   etcd.recorded:
     - name: {{ record }}
     - data: /var/lib/etcd
-    - member: {{ node.name }}
+    - member: {{ node.name | json }}
     - initial_cluster: {{ initial_cluster | json }}
     - onlyif: {{ ('test -e ' ~ manifest ~ ' || ' ~ is_own_unit) | json }}
     - require:

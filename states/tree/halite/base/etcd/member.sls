@@ -31,7 +31,7 @@ etcd-founded:
 {{- command | indent(2) }}
     - data: /var/lib/etcd
     - reads: /etc/kubernetes/pki/etcd
-    - member: {{ node.name }}
+    - member: {{ node.name | json }}
     - started_by: [{{ manifest }}, {{ unit }}]
     - require:
         - file: /var/lib/etcd
@@ -49,7 +49,7 @@ etcd-joined:
     - command:
 {{- command | indent(2) }}
     - reads: /etc/kubernetes/pki/etcd
-    - member: {{ node.name }}
+    - member: {{ node.name | json }}
     - record: {{ record }}
 {%-   if joined.get('clusterId') %}
     - cluster_id: {{ joined.clusterId | json }}
@@ -79,7 +79,7 @@ etcd-recorded:
   etcd.recorded:
     - name: {{ record }}
     - data: /var/lib/etcd
-    - member: {{ node.name }}
+    - member: {{ node.name | json }}
     - initial_cluster: {{ initial_cluster | json }}
     - require:
         - etcd: {{ 'etcd-founded' if founds_etcd else 'etcd-joined' }}

@@ -113,8 +113,8 @@ kubelet-identity-renewed:
   x509.certificate:
     - ca: kubernetes
     - ca_certificate: {{ pillar.halite.pki.kubernetes.cert | json }}
-    - common_name: {{ node.name }}
-    - sans_dns: [{{ node.name }}]
+    - common_name: {{ node.name | json }}
+    - sans_dns: [{{ node.name | json }}]
     - sans_ip: [{{ node.controlPlane }}]
     - server_auth: True
     - require:

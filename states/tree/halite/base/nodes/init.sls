@@ -24,7 +24,7 @@ include:
 
 node-{{ name }}:
   kubernetes.node:
-    - object: {{ name }}
+    - object: {{ name | json }}
     - labels: {{ labels.all | json }}
     - taints: {{ (node.taints if ns.has_workers or not node.taintFollowsWorkers else []) | json }}
     - record: halite/labels

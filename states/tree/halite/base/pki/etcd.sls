@@ -43,7 +43,7 @@ include:
   x509.certificate:
     - ca: etcd
     - ca_certificate: {{ pillar.halite.pki.etcd.cert | json }}
-    - common_name: {{ node.name }}
+    - common_name: {{ node.name | json }}
     - sans_dns: {{ [node.name, 'localhost'] | json }}
     - sans_ip: {{ [node.controlPlane, '127.0.0.1', '::1'] | json }}
     - server_auth: True

@@ -36,7 +36,7 @@ keepalived-interface:
     - source: salt://halite/host/keepalived/keepalived.conf.j2
     - template: jinja
     - context:
-        interface: {{ ns.interface }}
+        interface: {{ ns.interface | json }}
         peers: {{ control_plane_addresses | reject('equalto', node.controlPlane) | list | json }}
         # Different on every host, so that the choice never depends on the comparison of addresses;
         # recorded, so that the others' configuration does not change with each host.

@@ -61,7 +61,7 @@ halite-repository:
 
 /etc/apt/keyrings/halite.gpg:
   file.managed:
-    - source: bundle://{{ apt }}/halite.gpg
+    - source: {{ ("bundle://" ~ apt ~ "/halite.gpg") | json }}
     - user: root
     - group: root
     - mode: '0644'

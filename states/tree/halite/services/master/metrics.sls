@@ -16,8 +16,8 @@ include:
     - ca: site
     - ca_certificate: {{ pillar.halite.pki.site.cert | json }}
     - algorithm: ecdsa-p256
-    - common_name: {{ node.name }}
-    - sans_dns: [{{ node.name }}, localhost]
+    - common_name: {{ node.name | json }}
+    - sans_dns: [{{ node.name | json }}, localhost]
     - sans_ip: {{ ([node.controlPlane, '127.0.0.1']) | unique | sort | json }}
     - server_auth: True
     - require:

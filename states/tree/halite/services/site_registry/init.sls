@@ -57,7 +57,7 @@ halite-registry-user:
     - ca: site
     - ca_certificate: {{ pillar.halite.pki.site.cert | json }}
     - algorithm: ecdsa-p256
-    - common_name: {{ registry.name }}
+    - common_name: {{ registry.name | json }}
     - sans_dns: {{ ([registry.name, node.name, 'localhost']) | json }}
     - sans_ip: {{ ([registry.address, '127.0.0.1']) | unique | sort | json }}
     - server_auth: True
