@@ -60,7 +60,8 @@ impl PendingTriggers {
 
     /// Returns whether `watcher` still has to act on a change of `chunk`.
     pub fn contains(&self, chunk: &Chunk, watcher: &Chunk) -> bool {
-        self.names().contains(&name(chunk, watcher))
+        let names = self.names();
+        !names.is_empty() && names.contains(&name(chunk, watcher))
     }
 
     /// Removes the record, if it exists.

@@ -148,7 +148,7 @@ pub trait Modules: Sync {
         Ok(())
     }
 
-    /// Tests whether an earlier run recorded a trigger on which the watcher has not acted yet.
+    /// Tests whether a recorded trigger is left on which the watcher has not acted yet.
     fn is_pending(&self, _chunk: &Chunk, _watcher: &Chunk) -> bool {
         false
     }

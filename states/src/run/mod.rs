@@ -36,7 +36,7 @@ pub async fn run<M: Modules>(
     options: RunOptions,
     mut on_state: impl FnMut(&StateReturn),
 ) -> RunReturn {
-    let triggers = TriggerGraph::new(low, modules);
+    let triggers = TriggerGraph::new(low);
     let mut foreseen = Foreseen::new(low);
     let done = vec![None; low.chunks.len()];
     let mut run = Run {
@@ -56,7 +56,6 @@ pub async fn run<M: Modules>(
         let context = Context {
             low,
             done: &run.done,
-            triggers: &run.triggers,
             modules,
         };
         match requisites::decide(&context, &mut foreseen, index).await {
@@ -194,10 +193,8 @@ impl<'a, M: Modules> Run<'a, M> {
     ) {
         let (low, modules) = (self.low, self.modules);
         for (index, chunk) in low.chunks.iter().enumerate() {
-            let changed = |target: &usize| {
-                returns::state(&self.done, *target)
-                    .is_some_and(|state| self.triggers.changed(state, index))
-            };
+            let changed =
+                |target: &usize| triggers::changed(low, &self.done, modules, *target, index);
             if !chunk.requisites.listen.iter().any(changed) {
                 continue;
             }

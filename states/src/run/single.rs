@@ -254,6 +254,8 @@ async fn apply_or_predict<M: Modules>(
             ran: true,
         };
     }
+    let is_new = |watcher: &&&Chunk| !modules.is_pending(chunk, watcher);
+    let new: Vec<&Chunk> = triggers.watchers.iter().filter(is_new).copied().collect();
     if let Err(failure) = modules.record_trigger(chunk, &triggers.watchers) {
         return StateOutcome::failed(&failure);
     }
@@ -266,6 +268,11 @@ async fn apply_or_predict<M: Modules>(
                 } else {
                     changes.insert(key, value);
                 }
+            }
+            // Nothing was changed after all, and a trigger alone counts as a change.
+            if changes.is_empty() {
+                new.iter()
+                    .for_each(|watcher| modules.clear_trigger(chunk, watcher));
             }
             if !applied.comment.is_empty() {
                 comment = applied.comment;

@@ -5,9 +5,8 @@
 //! Salt forgets the change when a run ends between the two, and the next run finds the file as
 //! declared. Here the host records each trigger before the change is made (see
 //! [`Modules::record_trigger`]), and a state with a pending trigger counts as changed for the
-//! watcher until the watcher has acted.
-
-use std::collections::BTreeSet;
+//! watcher until the watcher has acted. Such a trigger is also left by an attempt of this run that
+//! changed something and failed, when the next one finds nothing more to change.
 
 use super::returns::state;
 use crate::engine::Modules;
@@ -17,29 +16,20 @@ use crate::low::{Chunk, LowState, Requisites, StateReturn};
 #[derive(Debug)]
 pub(super) struct TriggerGraph {
     watchers: Vec<Vec<usize>>,
-    /// Triggers left by an earlier run: changed state and watcher.
-    pending: BTreeSet<(usize, usize)>,
 }
 
 impl TriggerGraph {
-    pub(super) fn new<M: Modules>(low: &LowState, modules: &M) -> Self {
-        let mut graph = Self {
-            watchers: vec![Vec::new(); low.chunks.len()],
-            pending: BTreeSet::new(),
-        };
+    pub(super) fn new(low: &LowState) -> Self {
+        let mut watchers = vec![Vec::new(); low.chunks.len()];
         for (index, watcher) in low.chunks.iter().enumerate() {
             let listened = watcher.requisites.listen.iter().copied();
             for target in watched(&watcher.requisites).chain(listened) {
-                let Some(chunk) = low.chunks.get(target) else {
-                    continue;
-                };
-                graph.watchers[target].push(index);
-                if modules.is_pending(chunk, watcher) {
-                    graph.pending.insert((target, index));
+                if let Some(watchers) = watchers.get_mut(target) {
+                    watchers.push(index);
                 }
             }
         }
-        graph
+        Self { watchers }
     }
 
     /// The states that act on changes of the state at `index`.
@@ -49,13 +39,24 @@ impl TriggerGraph {
             .filter_map(|watcher| low.chunks.get(*watcher))
             .collect()
     }
+}
 
-    /// Tests whether a state counts as changed for the watcher at a position: it changed in this
-    /// run, or a trigger of an earlier run is pending.
-    pub(super) fn changed(&self, state: &StateReturn, watcher: usize) -> bool {
-        !state.changes.is_empty()
-            || state.result != Some(false) && self.pending.contains(&(state.index, watcher))
-    }
+/// Tests whether the finished state at `target` counts as changed for the watcher at `index`: the
+/// state reports changes, or a trigger is pending.
+pub(super) fn changed<M: Modules>(
+    low: &LowState,
+    done: &[Option<StateReturn>],
+    modules: &M,
+    target: usize,
+    index: usize,
+) -> bool {
+    let is_pending = || match (low.chunks.get(target), low.chunks.get(index)) {
+        (Some(chunk), Some(watcher)) => modules.is_pending(chunk, watcher),
+        _ => false,
+    };
+    state(done, target).is_some_and(|state| {
+        !state.changes.is_empty() || state.result != Some(false) && is_pending()
+    })
 }
 
 /// Clears the triggers of the states that the finished state at `index` watches, if it succeeded.

@@ -8,7 +8,7 @@ mod prereq;
 
 use self::prereq::{Outlook, outlook};
 use super::returns::state;
-use super::triggers::TriggerGraph;
+use super::triggers::changed;
 use crate::engine::Modules;
 use crate::low::{LowState, Requisites, StateReturn};
 
@@ -39,7 +39,6 @@ pub(super) enum Decision {
 pub(super) struct Context<'a, M> {
     pub low: &'a LowState,
     pub done: &'a [Option<StateReturn>],
-    pub triggers: &'a TriggerGraph,
     pub modules: &'a M,
 }
 
@@ -68,13 +67,7 @@ pub(super) async fn decide<M: Modules>(
     foreseen: &mut Foreseen,
     index: usize,
 ) -> Decision {
-    let Context {
-        low,
-        done,
-        triggers,
-        ..
-    } = *context;
-    let requisites = &low.chunks[index].requisites;
+    let Context { low, done, .. } = *context;
     let mut bad = failed(low, index, done);
     bad.extend(foreseen.blocking(low, index, done));
     if !bad.is_empty() {
@@ -103,28 +96,25 @@ pub(super) async fn decide<M: Modules>(
             };
         }
     }
-    if let Some(comment) = unmet(low, index, done, triggers) {
+    if let Some(comment) = unmet(context, index) {
         return Decision::Skip {
             result: true,
             comment,
         };
     }
     Decision::Run {
-        triggered: triggered(requisites, index, done, triggers),
+        triggered: triggered(context, index),
     }
 }
 
 /// Tests whether a watched state changed.
-pub(super) fn triggered(
-    requisites: &Requisites,
-    index: usize,
-    done: &[Option<StateReturn>],
-    triggers: &TriggerGraph,
-) -> bool {
+pub(super) fn triggered<M: Modules>(context: &Context<'_, M>, index: usize) -> bool {
+    let Context { low, done, modules } = *context;
+    let requisites = &low.chunks[index].requisites;
     [&requisites.watch, &requisites.watch_any]
         .into_iter()
         .flatten()
-        .any(|target| state(done, *target).is_some_and(|state| triggers.changed(state, index)))
+        .any(|target| changed(low, done, modules, *target, index))
 }
 
 /// Clears `fail_run` of failures that an `onfail` state with `onfail_stop: false` handled with
@@ -186,19 +176,13 @@ fn failure(low: &LowState, targets: &[usize]) -> String {
 }
 
 /// The comment when an `onfail` or `onchanges` is not met.
-pub(super) fn unmet(
-    low: &LowState,
-    index: usize,
-    done: &[Option<StateReturn>],
-    triggers: &TriggerGraph,
-) -> Option<String> {
+pub(super) fn unmet<M: Modules>(context: &Context<'_, M>, index: usize) -> Option<String> {
+    let Context { low, done, modules } = *context;
     let requisites = &low.chunks.get(index)?.requisites;
     let has_failed =
         |target: &usize| state(done, *target).is_some_and(|state| state.result == Some(false));
-    let changed = |target: &usize| {
-        state(done, *target)
-            .is_some_and(|state| state.result != Some(false) && triggers.changed(state, index))
-    };
+    let has_changed =
+        |target: &usize| !has_failed(target) && changed(low, done, modules, *target, index);
     let onfail_unmet = [&requisites.onfail, &requisites.onfail_any]
         .into_iter()
         .any(|targets| !targets.is_empty() && !targets.iter().any(has_failed))
@@ -208,7 +192,7 @@ pub(super) fn unmet(
         .onchanges
         .iter()
         .chain(&requisites.onchanges_any)
-        .any(changed);
+        .any(has_changed);
     if onfail_unmet && !onchanges_met {
         return Some("State was not run because onfail req did not change".into());
     }

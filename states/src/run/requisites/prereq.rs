@@ -129,15 +129,10 @@ fn of_target<'a, M: Modules>(
     index: usize,
 ) -> Expected<'a> {
     Box::pin(async move {
-        let Context {
-            low,
-            done,
-            triggers,
-            ..
-        } = *context;
-        let Some(chunk) = low.chunks.get(index) else {
+        let Context { low, done, .. } = *context;
+        if index >= low.chunks.len() {
             return Ok(false);
-        };
+        }
         // Older masters did not order a target's requirements before the check.
         let failed = failed(low, index, done)
             .into_iter()
@@ -150,11 +145,10 @@ fn of_target<'a, M: Modules>(
             Outlook::NoChanges => return Ok(false),
             Outlook::Fails(_) => return Err(()),
         }
-        if unmet(low, index, done, triggers).is_some() {
+        if unmet(context, index).is_some() {
             return Ok(false);
         }
-        let triggered = triggered(&chunk.requisites, index, done, triggers);
-        would_change(context, index, triggered)
+        would_change(context, index, triggered(context, index))
             .await
             .map_err(|failure| {
                 foreseen.failures.insert(index, failure.text());

@@ -19,7 +19,7 @@ use crate::engine::{Applied, Checked, Failure, Modules, RunOptions};
 use crate::low::{Chunk, Controls, FORMAT, LowState, Requisites, RunReturn};
 
 /// Modules that act as the chunk's arguments say (`fail`, `change`, `mod_watch`, `only_enables`,
-/// `fail_times`, `slow_check`, `slow`, `hang`) and log each call.
+/// `fail_times`, `fails_halfway`, `slow_check`, `slow`, `hang`) and log each call.
 #[derive(Default)]
 struct Scripted {
     log: Mutex<Vec<String>>,
@@ -77,7 +77,10 @@ impl Modules for Scripted {
             comment: "Success!".into(),
             ..Checked::default()
         };
-        if Self::says(chunk, "change") {
+        let applied = format!("apply {}", chunk.id);
+        let is_done =
+            Self::says(chunk, "fails_halfway") && self.log.lock().unwrap().contains(&applied);
+        if Self::says(chunk, "change") && !is_done {
             checked
                 .changes
                 .insert("predicted".into(), json!("secret text"));
@@ -87,6 +90,9 @@ impl Modules for Scripted {
 
     async fn apply(&self, chunk: &Chunk, _: &()) -> Result<Applied, Failure> {
         self.record("apply", chunk);
+        if Self::says(chunk, "fails_halfway") {
+            return Err(Failure::new("failed after the change"));
+        }
         if Self::says(chunk, "slow") {
             yield_once().await;
         }

@@ -177,7 +177,7 @@ fn again(args: Value, interval: f64) -> Chunk {
     again
 }
 
-fn low(chunks: Vec<Chunk>) -> LowState {
+pub(super) fn low(chunks: Vec<Chunk>) -> LowState {
     LowState {
         format: FORMAT,
         minion: "m".into(),
@@ -185,7 +185,7 @@ fn low(chunks: Vec<Chunk>) -> LowState {
     }
 }
 
-fn with_time<T>(future: impl Future<Output = T>) -> T {
+pub(super) fn with_time<T>(future: impl Future<Output = T>) -> T {
     tokio::runtime::Builder::new_current_thread()
         .enable_time()
         .build()

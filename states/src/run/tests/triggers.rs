@@ -6,9 +6,10 @@ use std::task::{Context, Poll, Waker};
 
 use serde_json::{Value, json};
 
+use super::requisites::{low, with_time};
 use super::{Scripted, chunk, results};
 use crate::engine::RunOptions;
-use crate::low::{Chunk, FORMAT, LowState, Requisites, RunReturn};
+use crate::low::{Chunk, FORMAT, LowState, Requisites, Retry, RunReturn};
 use crate::run::run;
 
 /// Runs once more on the same host; a run that hangs is interrupted there (`None`).
@@ -203,6 +204,47 @@ fn a_failed_state_triggers_no_one_until_it_succeeds() {
             "{number}"
         );
         assert!(modules.pending.lock().unwrap().is_empty());
+    }
+}
+
+/// The next attempt, or `check_cmd`, finds nothing more to change.
+#[test]
+fn a_change_of_a_failed_attempt_triggers() {
+    for (number, tie) in TIES.into_iter().enumerate() {
+        for has_retry in [true, false] {
+            let modules = Scripted::default();
+            let watcher = json!({"change": number == 2 || number == 3, "mod_watch": true});
+            let file = json!({"change": true, "fails_halfway": true});
+            let mut states = file_and_watcher(file, json!({}), watcher, tie);
+            if has_retry {
+                states[0].controls.retry = Some(Retry {
+                    attempts: 2,
+                    interval: 0.0,
+                    until: true,
+                    splay: 0,
+                });
+            } else {
+                states[0].controls.check_cmd = vec!["true".into()];
+            }
+            let low = low(states);
+            let run = with_time(run(&low, &modules, RunOptions::default(), |_| {}));
+            assert!(run.succeeded() && acted(&run), "{number}, {has_retry}");
+            assert!(modules.pending.lock().unwrap().is_empty());
+        }
+    }
+}
+
+/// Like a stateful command that reports `changed=no`.
+#[test]
+fn a_change_that_was_not_made_after_all_triggers_no_one() {
+    for (number, tie) in TIES.into_iter().enumerate() {
+        let modules = Scripted::default();
+        let file = json!({"change": true, "applied": {"predicted": null}});
+        let watcher = json!({"change": number == 2 || number == 3, "mod_watch": true});
+        let states = file_and_watcher(file, json!({}), watcher, tie);
+        let run = run_again(&modules, states, false).unwrap();
+        assert!(run.succeeded() && !acted(&run), "{number}");
+        assert!(modules.pending.lock().unwrap().is_empty(), "{number}");
     }
 }
 
