@@ -65,7 +65,7 @@ pub fn report(root: &Path, busy: bool) -> HostHealth {
 /// The free bytes of the file system with the data of an etcd member, for users other than root.
 fn etcd_free(root: &Path) -> Option<u64> {
     let data = root.join(DATA.trim_start_matches('/'));
-    let log = files::list(&data.join(LOG)).ok()?;
+    let log = files::utf8_names(&data.join(LOG)).ok()?;
     if log.is_empty() {
         return None;
     }
@@ -136,7 +136,7 @@ fn certificates(root: &Path) -> Vec<Lifetime> {
 /// The files of a directory with this suffix, as paths of the host.
 fn named(root: &Path, directory: &str, ending: &str) -> Vec<PathBuf> {
     let below = root.join(directory.trim_start_matches('/'));
-    let names = files::list(&below).unwrap_or_default();
+    let names = files::utf8_names(&below).unwrap_or_default();
     let paths = names
         .into_iter()
         .map(|name| Path::new(directory).join(name));
@@ -198,7 +198,9 @@ fn embedded(kubeconfig: &[u8]) -> Option<Vec<u8>> {
 #[cfg(test)]
 #[expect(clippy::disallowed_methods, reason = "the test makes a host's files")]
 mod tests {
+    use std::ffi::OsStr;
     use std::fs;
+    use std::os::unix::ffi::OsStrExt as _;
 
     use super::*;
 
@@ -223,6 +225,9 @@ mod tests {
         put("etc/kubernetes/pki/apiserver.key", &certificate(1));
         put("etc/kubernetes/pki/etcd/server.crt", &certificate(10));
         put("etc/kubernetes/pki/damaged.crt", "no certificate");
+        // Like a file of an operator with another encoding.
+        let stray = OsStr::from_bytes(b"etc/kubernetes/pki/\xff.crt");
+        fs::write(root.path().join(stray), "").unwrap();
         let data = STANDARD.encode(certificate(5));
         put(
             "etc/kubernetes/admin.conf",

@@ -53,7 +53,7 @@ pub struct Directory(pub PathBuf);
 
 impl RecordStore for Directory {
     fn names(&self) -> HostResult<Vec<String>> {
-        files::list(&self.0)
+        files::utf8_names(&self.0)
     }
 
     fn get(&self, name: &str) -> HostResult<Option<Vec<u8>>> {

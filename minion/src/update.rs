@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use halite_durable::digest::sha256;
+use halite_errors::chain;
 use halite_host_reports::update::{RECORD, Reverted};
 use tokio::time::Instant;
 
@@ -118,60 +119,72 @@ impl UpdateLimits {
 /// master too and finishes its current state before it ends, does not count.
 ///
 /// # Errors
-/// systemd refuses, or a file cannot be read or written.
+/// systemd refuses a restart, the previous program cannot be restored, or an old record cannot be
+/// removed. After the first restart, other errors are logged: they must not prevent the rollback.
 pub async fn carry_out(
     unit: &mut impl Unit,
     paths: &Paths,
     limits: UpdateLimits,
 ) -> HostResult<bool> {
-    let before = unit.state().await?.process;
-    unit.restart().await?;
     let mut now = unit.state().await?;
+    let before = now.process.clone();
+    unit.restart().await?;
+    inspect(unit, &mut now).await;
     let end = Instant::now() + limits.stop;
     while now.process == before && Instant::now() < end {
         tokio::time::sleep(LOOK).await;
-        now = unit.state().await?;
+        inspect(unit, &mut now).await;
     }
     let end = Instant::now() + limits.link;
     while Instant::now() < end {
-        if now.process != before && is_linked(&paths.runtime, &now.process)? {
+        if now.process != before && is_linked(&paths.runtime, &now.process) {
             files::remove(&paths.record)?;
             return Ok(true);
         }
         tokio::time::sleep(LOOK).await;
-        now = unit.state().await?;
+        inspect(unit, &mut now).await;
     }
-    let new = files::read(&paths.program)?.unwrap_or_default();
-    let old = files::read(&paths.previous)?.ok_or_else(|| {
+    let new = logged(files::read(&paths.program)).flatten();
+    // Renamed, not copied: the disk may be full.
+    files::replace(&paths.previous, &paths.program).map_err(|error| {
         HostError::refused(format!(
-            "cannot restore the previous program: {} is missing. Run the command of `ctl node add` on this host again: it \
-             installs the bundle's program",
-            paths.previous.display()
+            "cannot restore the previous program: {}. Run the command of `ctl node add` on this host again: it installs \
+             the bundle's program",
+            chain(&error)
         ))
     })?;
     let reverted = Reverted {
         time: clock::seconds(),
-        program: sha256(&new),
+        program: sha256(&new.unwrap_or_default()),
         seconds: limits.link.as_secs(),
         unit: now.state,
     };
     let text = serde_json::to_vec(&reverted)
-        .map_err(|e| HostError::failed("cannot write the record of the update", e))?;
-    files::write(&paths.record, &text, Owner::default())?;
-    let executable = Owner {
-        mode: Some(0o755),
-        ..Owner::default()
-    };
-    files::write(&paths.program, &old, executable)?;
+        .map_err(|e| HostError::failed("cannot write the record of the update", e));
+    logged(text.and_then(|text| files::write(&paths.record, &text, Owner::default())));
     unit.restart().await?;
     Ok(false)
 }
 
+/// Updates `now`, which stays as it is if systemd does not answer.
+async fn inspect(unit: &mut impl Unit, now: &mut UnitNow) {
+    if let Some(found) = logged(unit.state().await) {
+        *now = found;
+    }
+}
+
 /// Returns whether a process has reached the master.
-fn is_linked(runtime: &Path, process: &Process) -> HostResult<bool> {
-    let noted = files::read(&runtime.join(LINKED))?.unwrap_or_default();
-    let noted = String::from_utf8_lossy(&noted);
-    Ok(!noted.trim().is_empty() && noted.trim() == process.pid)
+fn is_linked(runtime: &Path, process: &Process) -> bool {
+    let noted = logged(files::read(&runtime.join(LINKED))).flatten();
+    let noted = String::from_utf8(noted.unwrap_or_default()).unwrap_or_default();
+    !noted.trim().is_empty() && noted.trim() == process.pid
+}
+
+/// The value of a step without which the update continues.
+fn logged<T>(result: HostResult<T>) -> Option<T> {
+    result
+        .inspect_err(|error| tracing::warn!(error = chain(error), "the update continues"))
+        .ok()
 }
 
 /// The unit of this host.

@@ -11,6 +11,8 @@ struct Scripted {
     /// The number of times that the first process, which has linked, is still seen after the
     /// restart.
     ends_after: u32,
+    /// The number of times that systemd does not answer after the restart.
+    unanswered: u32,
     ran: Vec<String>,
 }
 
@@ -39,6 +41,10 @@ impl Unit for Scripted {
             pid: pid.to_owned(),
             invocation: format!("{run:032x}"),
         };
+        if !self.ran.is_empty() && self.unanswered > 0 {
+            self.unanswered -= 1;
+            return Err(HostError::refused("systemd does not answer"));
+        }
         let (process, state) = match self.ran.len() {
             0 => (process(FIRST, 0), "active"),
             _ if self.ends_after > 0 => {
@@ -71,6 +77,7 @@ fn scene(links: bool) -> (tempfile::TempDir, Scripted) {
         paths,
         links,
         ends_after: 0,
+        unanswered: 0,
         ran: Vec::new(),
     };
     (dir, unit)
@@ -110,6 +117,32 @@ async fn a_program_that_does_not_is_replaced_by_the_one_before() {
     let record: Reverted = serde_json::from_slice(&fs::read(&paths.record).unwrap()).unwrap();
     assert_eq!(record.program, sha256(b"new"));
     assert_eq!((record.seconds, record.unit.as_str()), (1, "activating"));
+}
+
+/// A full disk, for example.
+#[tokio::test]
+async fn a_record_that_cannot_be_written_does_not_prevent_the_rollback() {
+    let (dir, mut unit) = scene(false);
+    unit.paths.record = dir.path().join("missing/record");
+    let paths = unit.paths.clone();
+    assert!(!carry_out(&mut unit, &paths, LIMIT).await.unwrap());
+    assert_eq!(unit.ran, ["new", "old"]);
+    assert_eq!(fs::read_to_string(&paths.program).unwrap(), "old");
+}
+
+#[tokio::test]
+async fn a_unit_whose_state_is_unknown_for_a_moment_is_queried_again() {
+    for (links, limits, ran) in [
+        (true, PATIENT, &["new"][..]),
+        (false, LIMIT, &["new", "old"]),
+    ] {
+        let (_dir, mut unit) = scene(links);
+        unit.unanswered = 2;
+        let paths = unit.paths.clone();
+        let reached = carry_out(&mut unit, &paths, limits).await;
+        assert_eq!(reached.unwrap(), links);
+        assert_eq!(unit.ran, ran);
+    }
 }
 
 /// systemd has received the restart request, and the old minion finishes its state.

@@ -11,7 +11,7 @@ use crate::host::linux::files;
 pub(super) fn read(root: &Path) -> Option<Value> {
     let below = |path: &str| root.join(path.trim_start_matches('/'));
     let record = below(RECORD);
-    let names = files::list(&below(DATA).join(LOG)).unwrap_or_default();
+    let names = files::utf8_names(&below(DATA).join(LOG)).unwrap_or_default();
     let member = ReportedMember {
         member: files::read(&record).ok().flatten().and_then(|text| {
             let record: Value = serde_json::from_slice(&text).ok()?;

@@ -92,7 +92,8 @@ fn parse_ip(json: &str) -> Option<(Addresses, Map<String, Value>)> {
 
 /// Hardware addresses by interface.
 fn hardware() -> Map<String, Value> {
-    let names = crate::host::linux::files::list("/sys/class/net".as_ref()).unwrap_or_default();
+    let names =
+        crate::host::linux::files::utf8_names("/sys/class/net".as_ref()).unwrap_or_default();
     let pairs = names.into_iter().map(|name| {
         let address = text(&format!("/sys/class/net/{name}/address"));
         (name, json!(address.trim()))

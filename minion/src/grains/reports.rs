@@ -15,7 +15,7 @@ const MOST: usize = 64;
 
 /// The reports in a directory by the names of their files, if there are any.
 pub(super) fn read(dir: &Path) -> Option<Value> {
-    let names = crate::host::linux::files::list(dir).unwrap_or_default();
+    let names = crate::host::linux::files::utf8_names(dir).unwrap_or_default();
     let files = names.into_iter().take(MOST).filter_map(|name| {
         // A writer creates the file under another name first; such names are skipped.
         let (work, kind) = name.rsplit_once('.')?;

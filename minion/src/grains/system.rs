@@ -246,7 +246,8 @@ async fn systemd_version() -> Option<String> {
 }
 
 fn disks() -> Vec<String> {
-    let mut names = crate::host::linux::files::list("/sys/block".as_ref()).unwrap_or_default();
+    let mut names =
+        crate::host::linux::files::utf8_names("/sys/block".as_ref()).unwrap_or_default();
     names.retain(|n| {
         !["loop", "ram", "zram", "dm-", "md", "sr"]
             .iter()

@@ -30,7 +30,14 @@ enum Member {
 pub(super) async fn extracted(host: &dyn Host, chunk: &Chunk) -> Result<Plan, Failure> {
     let args = Args::new(chunk);
     let name = absolute(&chunk.name)?;
-    if let Some(path) = args.text("if_missing")?
+    let if_missing = args.text("if_missing")?;
+    let note = if_missing.as_ref().map(|path| note_path(&name, path));
+    let has_begun = match &note {
+        Some(note) => host.stat(note).await?.is_some(),
+        None => false,
+    };
+    if let Some(path) = if_missing
+        && !has_begun
         && host.stat(&path).await?.is_some()
     {
         return Ok(Plan::nothing(format!("{path} exists")));
@@ -121,6 +128,16 @@ pub(super) async fn extracted(host: &dyn Host, chunk: &Chunk) -> Result<Plan, Fa
     if !gone.is_empty() {
         changes.insert("removed".into(), json!(gone));
         effects.extend(gone.into_iter().map(|path| Effect::Remove { path }));
+    }
+    if let Some(note) = note.filter(|_| has_begun || !changes.is_empty()) {
+        if !has_begun {
+            let mut first = parents(host, &note, true, &Meta::default()).await?;
+            first.push(private_file(&note, format!("{name}\n").into_bytes()));
+            effects.splice(0..0, first);
+        } else if changes.is_empty() {
+            changes.insert("removed_note".into(), json!(note));
+        }
+        effects.push(Effect::Remove { path: note });
     }
     if changes.is_empty() {
         return Ok(Plan::nothing(format!(
@@ -237,6 +254,25 @@ async fn surplus_members(
     ))
 }
 
+/// Path of the note that an extraction to a target has begun. `if_missing` may name a file of the
+/// archive, which is on the host after an interruption, while others are missing: so it does not
+/// count while the note exists.
+fn note_path(target: &str, if_missing: &str) -> String {
+    let key = sha256(format!("{target}\n{if_missing}").as_bytes());
+    format!("{NOTES}/unpack/{key}.begun")
+}
+
+fn private_file(path: &str, content: Vec<u8>) -> Effect {
+    Effect::Write {
+        path: path.to_owned(),
+        content,
+        meta: Meta {
+            mode: Some(0o600),
+            ..Meta::default()
+        },
+    }
+}
+
 /// Path of the archive on the host while it is unpacked.
 fn temporary_path(sha256: &str) -> String {
     format!("{NOTES}/unpack/{sha256}.tar")
@@ -274,15 +310,7 @@ async fn add_unpacking(
         ContentSource::Bytes(bytes) => temporary_path(&sha256(bytes)),
     };
     effects.extend(parents(host, &archive, true, &Meta::default()).await?);
-    let private = Meta {
-        mode: Some(0o600),
-        ..Meta::default()
-    };
-    effects.push(Effect::Write {
-        path: archive.clone(),
-        content: bytes,
-        meta: private,
-    });
+    effects.push(private_file(&archive, bytes));
     effects.push(extract(archive.clone()));
     effects.push(Effect::Remove { path: archive });
     Ok(())

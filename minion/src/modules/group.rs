@@ -12,8 +12,12 @@ pub(super) async fn present(host: &dyn Host, chunk: &Chunk) -> Result<Plan, Fail
     let args = Args::new(chunk);
     let name = &chunk.name;
     let gid: Option<u32> = args.number("gid")?;
-    let members = args.maybe_list("members")?;
-    let (add, remove) = (args.list("addusers")?, args.list("delusers")?);
+    let members = match args.maybe_list("members")? {
+        Some(members) => Some(user_names(host, members).await?),
+        None => None,
+    };
+    let add = user_names(host, args.list("addusers")?).await?;
+    let remove = user_names(host, args.list("delusers")?).await?;
     if members.is_some() && !(add.is_empty() && remove.is_empty()) {
         return fail("group.present: `members` excludes `addusers` and `delusers`");
     }
@@ -104,6 +108,18 @@ pub(super) async fn present(host: &dyn Host, chunk: &Chunk) -> Result<Plan, Fail
         comment,
         format!("Updated group {name}"),
     ))
+}
+
+/// The names of users, of which some are given by number: a group lists only names.
+async fn user_names(host: &dyn Host, mut users: Vec<String>) -> Result<Vec<String>, Failure> {
+    for user in &mut users {
+        if user.parse::<u32>().is_ok()
+            && let Some(found) = host.user(user).await?
+        {
+            *user = found.name;
+        }
+    }
+    Ok(users)
 }
 
 pub(super) async fn absent(host: &dyn Host, chunk: &Chunk) -> Result<Plan, Failure> {

@@ -34,7 +34,10 @@ pub(super) async fn present(host: &dyn Host, chunk: &Chunk) -> Result<Plan, Fail
     let spec = AccountSpec {
         uid: args.number("uid")?,
         gid: args.text("gid")?,
-        groups: args.maybe_list("groups")?.map(sorted),
+        groups: match args.maybe_list("groups")? {
+            Some(groups) => Some(sorted(group_names(host, groups).await?)),
+            None => None,
+        },
         remove_groups: args.flag("remove_groups", true)?,
         home: args.text("home")?,
         shell: args.text("shell")?,
@@ -95,6 +98,18 @@ pub(super) async fn present(host: &dyn Host, chunk: &Chunk) -> Result<Plan, Fail
         comment,
         format!("Updated user {name}"),
     ))
+}
+
+/// The names of groups, of which some are given by number: `usermod` reports only names.
+async fn group_names(host: &dyn Host, mut groups: Vec<String>) -> Result<Vec<String>, Failure> {
+    for group in &mut groups {
+        if group.parse::<u32>().is_ok()
+            && let Some(found) = host.group(group).await?
+        {
+            *group = found.name;
+        }
+    }
+    Ok(groups)
 }
 
 fn sorted(mut list: Vec<String>) -> Vec<String> {

@@ -51,7 +51,7 @@ async fn in_a_thread<T: Send + 'static>(task: impl FnOnce() -> T + Send + 'stati
 /// be in any namespace.
 fn enter_one(directory: &Path, question: &Question) -> Option<Ipv4Addr> {
     let mut pods = Vec::new();
-    for name in files::list(directory)
+    for name in files::utf8_names(directory)
         .unwrap_or_default()
         .into_iter()
         .take(MOST)

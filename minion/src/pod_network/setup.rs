@@ -38,7 +38,7 @@ fn text(root: &Path, path: &str) -> Option<String> {
 /// The first usable network by file name, containerd's choice (github.com/containerd/go-cni,
 /// `loadFromConfDir`).
 fn configuration(root: &Path) -> Option<Configuration> {
-    let mut names = files::list(&root.join(NETWORKS.trim_start_matches('/'))).ok()?;
+    let mut names = files::utf8_names(&root.join(NETWORKS.trim_start_matches('/'))).ok()?;
     names.retain(|name| {
         let ending = Path::new(name).extension();
         ending.is_some_and(|ending| {

@@ -18,6 +18,7 @@ pub(super) fn check(call: &Call, problems: &mut Vec<Problem>) {
     match (chunk.state.as_str(), chunk.fun.as_str()) {
         ("file", "line") => problems.extend(line(call)),
         ("file", "replace" | "comment" | "uncomment") => problems.extend(edit(call)),
+        ("file", "blockreplace") => problems.extend(block(call)),
         ("pkg", _) => problems.extend(packages(call)),
         ("x509" | "kubeconfig", _) => problems.extend(certificate(call)),
         ("http", _) if has(call, "ca") && flag(call, "verify_ssl") == Some(false) => {
@@ -98,6 +99,16 @@ fn certificate(call: &Call) -> Vec<Problem> {
         )),
     }
     problems
+}
+
+/// Refuses content in which the block would end.
+fn block(call: &Call) -> Option<Problem> {
+    let (content, end) = (text(call, "content")?, text(call, "marker_end")?);
+    let line = content.lines().find(|line| line.contains(end))?;
+    let message = format!(
+        "the line `{line}` of `content` contains `marker_end`, so that each run would add lines"
+    );
+    Some(problem(call, message).hint("use a marker that `content` does not contain"))
 }
 
 /// Checks the members of a group.

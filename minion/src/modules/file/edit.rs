@@ -138,6 +138,12 @@ pub(in crate::modules) async fn blockreplace(
     let content = args.text("content")?.unwrap_or_default();
     let content = content.strip_suffix('\n').unwrap_or(&content);
     let block: Vec<&str> = content.split('\n').map(bare).collect();
+    if let Some(line) = block.iter().find(|line| line.contains(&end)) {
+        return fail(format!(
+            "file.blockreplace: the line `{line}` of `content` contains `marker_end`, so that each run would add lines; use a \
+             marker that `content` does not contain"
+        ));
+    }
     // Each with its own line end, which stays.
     let lines: Vec<&str> = file.text.split_inclusive('\n').collect();
     let end_of_line = match lines.first() {

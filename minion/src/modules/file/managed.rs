@@ -58,7 +58,10 @@ pub(in crate::modules) async fn managed(host: &dyn Host, chunk: &Chunk) -> Resul
             "forced".into(),
             json!(format!("{} was replaced", forced.what)),
         );
-        all.push(forced.effect);
+        // The old entry stays until `check_cmd` has accepted the new content.
+        let write = |effect: &Effect| matches!(effect, Effect::Write { .. });
+        let last = effects.iter().rposition(write).unwrap_or_default();
+        effects.insert(last, forced.effect);
     }
     all.append(&mut effects);
     Ok(Plan::change(

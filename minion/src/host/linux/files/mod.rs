@@ -2,6 +2,7 @@
 
 mod atomic;
 mod immutable;
+mod names;
 mod place;
 #[cfg(test)]
 mod swapped_tests;
@@ -21,6 +22,7 @@ pub(crate) use self::atomic::Target;
 pub(super) use self::atomic::write_from;
 pub use self::atomic::{write, write_unsynced};
 pub(super) use self::immutable::released;
+pub use self::names::{list, utf8_names};
 
 /// Owner and permission bits, as numbers; `None` keeps the present value.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -119,25 +121,6 @@ pub fn head(path: &Path, bytes: u64) -> HostResult<Option<Vec<u8>>> {
         .read_to_end(&mut content)
         .map_err(|e| HostError::io("read", path, e))?;
     Ok(Some(content))
-}
-
-/// Names in a directory, sorted; empty if it does not exist.
-///
-/// # Errors
-/// Any failure except absence.
-pub fn list(path: &Path) -> HostResult<Vec<String>> {
-    let entries = match std::fs::read_dir(path) {
-        Ok(entries) => entries,
-        Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
-        Err(e) => return Err(HostError::io("list", path, e)),
-    };
-    let mut names = Vec::new();
-    for entry in entries {
-        let entry = entry.map_err(|e| HostError::io("list", path, e))?;
-        names.push(entry.file_name().to_string_lossy().into_owned());
-    }
-    names.sort();
-    Ok(names)
 }
 
 /// Makes a directory for its owner alone, and its missing parents.
@@ -286,6 +269,21 @@ pub fn rename(from: &Path, to: &Path) -> HostResult<()> {
     Target::open(to)?.sync()
 }
 
+/// Renames a file over another one in its file system, durably. Unlike [`write()`], it needs no
+/// space on the disk.
+///
+/// # Errors
+/// There is no file at `from`, or the kernel refuses.
+pub fn replace(from: &Path, to: &Path) -> HostResult<()> {
+    immutable::retried(to, || {
+        // The content first: otherwise a power cut may leave an empty file under the new name.
+        let synced = File::open(from).and_then(|file| file.sync_all());
+        synced.map_err(|e| HostError::io("make durable", from, e))?;
+        std::fs::rename(from, to).map_err(|e| HostError::io("rename", from, e))?;
+        Target::open(to)?.sync()
+    })
+}
+
 /// Makes the whole file system of `path` durable.
 ///
 /// # Errors
@@ -339,6 +337,19 @@ mod tests {
         )
         .unwrap();
         assert_eq!(names(dir.path()), ["a"]);
+    }
+
+    #[test]
+    fn a_file_replaces_another() {
+        let home = tempfile::tempdir().unwrap();
+        let at = |name: &str| home.path().join(name);
+        std::fs::write(at("old"), "old").unwrap();
+        std::fs::write(at("new"), "new").unwrap();
+        replace(&at("old"), &at("new")).unwrap();
+        assert_eq!(std::fs::read_to_string(at("new")).unwrap(), "old");
+        assert_eq!(names(home.path()), ["new"]);
+        assert!(replace(&at("old"), &at("new")).is_err());
+        assert_eq!(names(home.path()), ["new"]);
     }
 
     #[test]
