@@ -107,10 +107,8 @@ async fn prune_jobs(store: &Store, kept: KeptJobs, now: Millis) -> Result<u64, S
     let mut removed = 0;
     loop {
         // The newest job always stays: the id of the next one follows from it.
-        match store
-            .prune_jobs(before, kept.keep_last.max(1), AT_A_TIME)
-            .await?
-        {
+        let keep = kept.keep_last.max(1);
+        match store.prune_jobs(before, keep, keep, AT_A_TIME).await? {
             0 => break,
             some => removed += some,
         }
@@ -118,8 +116,8 @@ async fn prune_jobs(store: &Store, kept: KeptJobs, now: Millis) -> Result<u64, S
     Ok(removed + shrink(store, kept, now, AT_A_TIME).await?)
 }
 
-/// Removes jobs that ended before `before`, the oldest first, from an oversized store, which retains
-/// fewer old records; returns their number.
+/// Removes jobs and runs that ended before `before` from an oversized store, the oldest first: all
+/// but the newest job, and but the runs that it always retains; returns their number.
 async fn shrink(
     store: &Store,
     kept: KeptJobs,
@@ -128,7 +126,8 @@ async fn shrink(
 ) -> Result<u64, StoreError> {
     let mut removed = 0;
     while is_oversized(store, kept).await? {
-        match store.prune_jobs(before, 1, at_a_time).await? {
+        let pruned = store.prune_jobs(before, 1, kept.keep_last.max(1), at_a_time);
+        match pruned.await? {
             0 => break,
             some => removed += some,
         }
@@ -154,7 +153,8 @@ mod tests {
     use halite_core::clock::ManualClock;
     use halite_core::names::minion;
     use halite_proto::ids::JobId;
-    use halite_store::{Job, JobRow, JobStatus, StoredAnswer};
+    use halite_states::shipped::UPGRADE;
+    use halite_store::{Job, JobRow, JobStatus, Run, RunStatus, StoredAnswer};
 
     use super::*;
     use crate::backend::fixture::{Site, WATCHDOG};
@@ -242,6 +242,60 @@ mod tests {
         };
         assert_eq!(prune_jobs(&store, none, DAY).await.unwrap(), 19);
         assert_eq!(store.jobs(99).await.unwrap().len(), 1, "the newest stays");
+    }
+
+    #[tokio::test]
+    async fn a_store_that_is_too_large_retains_the_runs_that_an_upgrade_needs() {
+        let directory = tempfile::tempdir().unwrap();
+        let store = Store::open(&directory.path().join("store.db"))
+            .await
+            .unwrap();
+        for number in 0..40 {
+            finished_job(&store, number, &"x".repeat(100_000)).await;
+        }
+        let runs = [
+            (50, UPGRADE, RunStatus::Failed),
+            (51, UPGRADE, RunStatus::Succeeded),
+            (52, UPGRADE, RunStatus::Failed),
+            (53, UPGRADE, RunStatus::Paused),
+            (54, "custom.roll", RunStatus::Failed),
+            (55, "custom.roll", RunStatus::Succeeded),
+        ];
+        for (number, sls, status) in runs {
+            let run = Run {
+                id: JobId::from_number(number),
+                sls: sls.into(),
+                pillar_json: "{}".into(),
+                test: false,
+                operator: "root".into(),
+                request_id: None,
+                low_json: "{}".into(),
+                status,
+                current: 0,
+                cancelled_by: None,
+                paused_by: None,
+                created: 0,
+                changed: 0,
+            };
+            store.create_run(&run, &[]).await.unwrap();
+        }
+        let left = async || {
+            let runs = store.runs(9).await.unwrap().into_iter();
+            runs.map(|run| run.id).collect::<Vec<_>>()
+        };
+        let all = KeptJobs {
+            keep_mib: 3,
+            ..KeptJobs::default()
+        };
+        assert_eq!(prune_jobs(&store, all, DAY).await.unwrap(), 20);
+        assert_eq!(left().await.len(), runs.len(), "the last 100 are all");
+        let one = KeptJobs {
+            keep_mib: 0,
+            keep_last: 1,
+            ..all
+        };
+        prune_jobs(&store, one, DAY).await.unwrap();
+        assert_eq!(left().await, [55, 53, 52, 51].map(JobId::from_number));
     }
 
     #[test]

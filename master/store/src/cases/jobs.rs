@@ -366,17 +366,17 @@ async fn old_jobs_go_and_what_is_open_stays() {
             .join(" ")
     };
     assert_eq!(
-        store.prune_jobs(100, 9, 9).await.unwrap(),
+        store.prune_jobs(100, 9, 9, 9).await.unwrap(),
         0,
         "the last nine are all"
     );
     assert_eq!(
-        store.prune_jobs(20, 0, 9).await.unwrap(),
+        store.prune_jobs(20, 0, 0, 9).await.unwrap(),
         0,
         "nothing ended before"
     );
     assert_eq!(
-        store.prune_jobs(100, 1, 1).await.unwrap(),
+        store.prune_jobs(100, 1, 1, 1).await.unwrap(),
         2,
         "one job and one run at a time"
     );
@@ -386,7 +386,7 @@ async fn old_jobs_go_and_what_is_open_stays() {
         store.steps(&job_id(91)).await.unwrap().is_empty()
             && store.parts(&job_id(1)).await.unwrap().is_empty()
     );
-    assert_eq!(store.prune_jobs(100, 1, 99).await.unwrap(), 3);
+    assert_eq!(store.prune_jobs(100, 1, 1, 99).await.unwrap(), 3);
     assert_eq!(
         left().await,
         "03 05 06 08 09",
@@ -404,7 +404,7 @@ async fn old_jobs_go_and_what_is_open_stays() {
         .await
         .unwrap();
     store.create_run(&run(93, None), &[]).await.unwrap();
-    assert_eq!(store.prune_jobs(100, 1, 99).await.unwrap(), 3);
+    assert_eq!(store.prune_jobs(100, 1, 1, 99).await.unwrap(), 3);
     assert_eq!(left().await, "05 08 09");
 }
 
@@ -492,7 +492,7 @@ async fn of_which_bundles_a_minion_has_something_outlives_its_jobs() {
         .unwrap();
     store.finish_job(&job_id(6), 0, 20).await.unwrap();
     store.create_job(&job(99, None), &[]).await.unwrap();
-    assert!(store.prune_jobs(100, 1, 99).await.unwrap() >= 5);
+    assert!(store.prune_jobs(100, 1, 1, 99).await.unwrap() >= 5);
     assert_eq!(store.job(&job_id(5)).await.unwrap(), None);
     store.put_key(&key("a", KeyState::Accepted)).await.unwrap();
     store.delete_key(&minion("a")).await.unwrap();

@@ -300,11 +300,20 @@ impl Store {
     /// Removes finished jobs and ended runs, oldest first, at most `limit` of each; returns their
     /// number. These stay:
     ///
-    /// - those that ended at `before` or later, and the last `keep` of each whatever their age;
+    /// - those that ended at `before` or later, and the last `keep` jobs and `keep_runs` runs
+    ///   whatever their age;
     /// - those that have not ended, and the jobs of a run that has not ended;
+    /// - paused runs, and the upgrades since the last one that has succeeded: they say what
+    ///   continues, and what leads back;
     /// - a job of which an answer may still come: a part has not ended, or was sent and has timed
     ///   out while its minion is accepted.
-    pub async fn prune_jobs(&self, before: Millis, keep: u32, limit: u32) -> Outcome<u64> {
+    pub async fn prune_jobs(
+        &self,
+        before: Millis,
+        keep: u32,
+        keep_runs: u32,
+        limit: u32,
+    ) -> Outcome<u64> {
         let mut write = self.writer.begin().await?;
         // The rows and steps of a job or run are removed with it (ON DELETE CASCADE).
         let jobs = sqlx::query(
@@ -323,11 +332,14 @@ impl Store {
         let jobs = jobs.execute(&mut *write).await?.rows_affected();
         let runs = sqlx::query(
             "DELETE FROM runs WHERE id IN ( \
-               SELECT id FROM runs WHERE status <> 'running' AND changed < ? \
+               SELECT id FROM runs WHERE status NOT IN ('running', 'paused') AND changed < ? \
+               AND NOT (sls = 'halite.orchestrate.upgrade' AND test = 0 AND id >= coalesce(( \
+                 SELECT max(id) FROM runs WHERE sls = 'halite.orchestrate.upgrade' AND test = 0 \
+                 AND status = 'succeeded'), '')) \
                AND id NOT IN (SELECT id FROM runs ORDER BY id DESC LIMIT ?) ORDER BY id LIMIT ?)",
         )
         .bind(before)
-        .bind(keep)
+        .bind(keep_runs)
         .bind(limit);
         let runs = runs.execute(&mut *write).await?.rows_affected();
         write.commit().await?;

@@ -190,7 +190,7 @@ async fn a_job_takes_its_low_states_with_it() {
         store.finish_job(&job_id(number), 0, 1).await.unwrap();
     }
     let size = store.size().await.unwrap();
-    assert_eq!(store.prune_jobs(2, 1, 9).await.unwrap(), 1);
+    assert_eq!(store.prune_jobs(2, 1, 1, 9).await.unwrap(), 1);
     let freed = size - store.size().await.unwrap();
     assert!(
         freed >= u64::try_from(LOW - 2 * PAGE).unwrap(),
