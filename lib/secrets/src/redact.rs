@@ -22,10 +22,10 @@ pub fn redact<'a>(value: &mut Value, secrets: impl IntoIterator<Item = &'a str>)
 /// Removes a set of secrets, for example those that one minion may have. It is built once and used
 /// for each message: one pass over a text finds all secrets.
 ///
-/// A secret is replaced by [`HIDDEN`] as a whole, by each of its lines (a diff shows them one by
-/// one), in its JSON form and in Base64 (data of a Kubernetes Secret). Secrets shorter than four
-/// characters are replaced only if they are the whole text. Beside the mark of a cut
-/// ([`halite_errors::cut`]), a partial secret is replaced, too.
+/// A secret is replaced by [`HIDDEN`] as a whole, also without the end of its only line, by each of
+/// its lines (a diff shows them one by one), in its JSON form and in Base64 (data of a Kubernetes
+/// Secret). Secrets shorter than four characters are replaced only if they are the whole text.
+/// Beside the mark of a cut ([`halite_errors::cut`]), a partial secret is replaced, too.
 #[derive(Default, Clone)]
 pub struct Redactor {
     /// Finds the texts of at least [`SHORTEST_INSIDE`] bytes.
@@ -174,6 +174,11 @@ fn forms_of(secret: &str) -> Vec<String> {
     if let Ok(json) = serde_json::to_string(secret) {
         forms.push(json.trim_matches('"').to_owned());
     }
+    // Programs print the one line of a file without its end.
+    let line = secret.trim_end_matches(['\r', '\n']);
+    if !line.is_empty() && line != secret && !line.contains('\n') {
+        forms.extend(forms_of(line));
+    }
     forms
 }
 
@@ -203,6 +208,16 @@ mod tests {
         assert!(!value.to_string().contains("MIIE"), "{value}");
         assert_eq!(value["other"], "nothing");
         assert_eq!(value["diff"], "+(secret)\n");
+    }
+
+    #[test]
+    fn the_one_line_of_a_secret_is_hidden_without_its_end() {
+        for end in ["\n", "\r\n", "\n\n"] {
+            let redactor = Redactor::new([format!("4711abc{end}").as_str(), "\n"]);
+            assert_eq!(redactor.text("x 4711abc y"), "x (secret) y");
+            let encoded = STANDARD.encode("4711abc");
+            assert_eq!(redactor.text(&format!("x {encoded} y")), "x (secret) y");
+        }
     }
 
     #[test]
