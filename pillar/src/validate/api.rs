@@ -78,6 +78,7 @@ fn vip(check: &mut Check<'_>) {
     for node in declaration.nodes.values() {
         let taken = |address: Option<Ipv4Addr>| address == Some(vip);
         if taken(node.address)
+            || taken(node.workload_address)
             || node
                 .resolved
                 .as_ref()

@@ -99,16 +99,22 @@ fn addresses(check: &mut Check<'_>, node: &Document<Node>) {
     }
     let workload = networks.workload_cidrs();
     let workload_sound = control_sound && check.sound("networks.workloadPlane.cidrs");
-    if let Some(address) = node.workload_address
-        && workload_sound
-        && !inside(address, workload)
-    {
-        check.node(
-            node,
-            "workloadAddress",
-            format!("{address} is outside the workload-plane networks"),
-            "give the host's address in one of networks.workloadPlane.cidrs, or add its network there",
-        );
+    if let Some(address) = node.workload_address {
+        match workload.iter().find(|cidr| cidr.contains(&address)) {
+            None if workload_sound => check.node(
+                node,
+                "workloadAddress",
+                format!("{address} is outside the workload-plane networks"),
+                "give the host's address in one of networks.workloadPlane.cidrs, or add its network there",
+            ),
+            Some(cidr) if network::is_edge(*cidr, address) => check.node(
+                node,
+                "workloadAddress",
+                format!("{address} is the network's own or its broadcast address ({cidr})"),
+                "take one between them",
+            ),
+            _ => {}
+        }
     }
     let Some(resolved) = &node.resolved else {
         return;
