@@ -59,7 +59,8 @@ pub struct StateProgress {
     pub index: u32,
     /// The number of states.
     pub total: u32,
-    /// The return of the state, with Salt's names. Absent if the master cannot read it.
+    /// The return of the state, with Salt's names. Absent if the master cannot read it, or if it is
+    /// larger than 256 KiB.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<Map<String, Value>>")]
     pub state: Option<StateReturn>,

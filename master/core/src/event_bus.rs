@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, PoisonError, RwLock};
 
-use halite_api::EventData;
+use halite_api::{EventData, JournalLines, StateProgress};
 use halite_proto::v1;
 use halite_store::{Event, Millis, Store, StoreError};
 use tokio::sync::broadcast;
@@ -11,6 +11,9 @@ use crate::clock::{Clock, rfc3339};
 
 /// The number of events that a slow reader may lag behind before it must read the store.
 const EVENTS: usize = 1024;
+/// The size in bytes from which progress is cut before it is passed on: hosts choose it, and all
+/// these events stay in memory. The return has the whole state.
+const PROGRESS: usize = 256 << 10;
 
 /// The event bus.
 pub struct EventBus {
@@ -84,10 +87,15 @@ impl EventBus {
     }
 
     /// Passes an event on to all subscribers without storing it (`seq` 0): progress, which has no
-    /// value afterwards, and events that repeat the rows of a job. `data` must not contain a
-    /// secret.
+    /// value afterwards, and events that repeat the rows of a job. Large progress is cut.
+    /// `data` must not contain a secret.
     pub fn announce(&self, data: &EventData, last: Option<i32>) -> Event {
-        let event = unstored(self.clock.now(), data, last);
+        let mut event = unstored(self.clock.now(), data, last);
+        if event.data_json.len() > PROGRESS
+            && let Some(brief) = cut(data)
+        {
+            event.data_json = brief.to_text();
+        }
         self.pass_on(&event);
         event
     }
@@ -118,6 +126,37 @@ impl EventBus {
             // A bus without subscribers is not an error.
             let _ = events.send(event.clone());
         }
+    }
+}
+
+/// Progress without its state, or with the newest lines of a journal; `None` for other events.
+fn cut(data: &EventData) -> Option<EventData> {
+    match data {
+        EventData::StateProgress(progress) => {
+            Some(EventData::StateProgress(Box::new(StateProgress {
+                job: progress.job.clone(),
+                minion: progress.minion.clone(),
+                index: progress.index,
+                total: progress.total,
+                state: None,
+            })))
+        }
+        EventData::JournalLines(journal) => {
+            let mut size = 0;
+            let fits = |line: &&String| {
+                size += line.len();
+                size < PROGRESS
+            };
+            let newest = journal.lines.iter().rev().take_while(fits).count();
+            let mut lines = vec!["[cut here: too many lines at once]".to_owned()];
+            lines.extend_from_slice(&journal.lines[journal.lines.len() - newest..]);
+            Some(EventData::JournalLines(JournalLines {
+                job: journal.job.clone(),
+                minion: journal.minion.clone(),
+                lines,
+            }))
+        }
+        _ => None,
     }
 }
 
@@ -157,11 +196,74 @@ pub fn message(event: Event) -> v1::Event {
 #[cfg(test)]
 mod tests {
     use halite_api::{KeyAction, KeyChanged};
+    use halite_states::low::StateReturn;
     use halite_store::Store;
 
     use super::*;
     use crate::clock::ManualClock;
     use crate::names::minion;
+
+    #[tokio::test]
+    async fn large_progress_takes_no_memory() {
+        let directory = tempfile::TempDir::new().unwrap();
+        let store = Store::open(&directory.path().join("store.db"))
+            .await
+            .unwrap();
+        let bus = EventBus::new(Arc::new(store), Arc::new(ManualClock::at(7)));
+        let mut heard = bus.subscribe();
+        let (job, minion) = (halite_proto::ids::JobId::from_number(1), minion("a"));
+        let progress = |comment: &str| {
+            let state = StateReturn {
+                index: 4,
+                id: "x".to_owned(),
+                name: "x".to_owned(),
+                function: "test.nop".to_owned(),
+                sls: "x".to_owned(),
+                result: Some(true),
+                changes: serde_json::Map::new(),
+                comment: comment.to_owned(),
+                start_time: String::new(),
+                duration: 1.0,
+                run_num: 0,
+                ran: true,
+                fail_run: true,
+            };
+            EventData::StateProgress(Box::new(StateProgress {
+                job: job.clone(),
+                minion: minion.clone(),
+                index: 4,
+                total: 9,
+                state: Some(state),
+            }))
+        };
+        let large = "x".repeat(PROGRESS);
+        let lines = |lines: &[&str]| {
+            EventData::JournalLines(JournalLines {
+                job: job.clone(),
+                minion: minion.clone(),
+                lines: lines.iter().map(|line| (*line).to_owned()).collect(),
+            })
+        };
+        for _ in 0..100 {
+            bus.announce(&progress(&large), None);
+            bus.announce(&lines(&["old", &large]), None);
+        }
+        let newest = bus.announce(&lines(&[&large, "a", "b"]), None);
+        let mark = "[cut here: too many lines at once]";
+        assert_eq!(data(&newest), lines(&[mark, "a", "b"]));
+        bus.announce(&progress("small"), None);
+        let mut sum = 0;
+        let mut last = None;
+        while let Ok(event) = heard.try_recv() {
+            sum += event.data_json.len();
+            last = Some(data(&event));
+            if let Some(EventData::StateProgress(progress)) = &last {
+                assert_eq!((progress.index, progress.total), (4, 9));
+            }
+        }
+        assert!(sum < PROGRESS, "{sum}");
+        assert_eq!(last, Some(progress("small")));
+    }
 
     #[tokio::test]
     async fn events_are_stored_and_heard_in_one_order() {

@@ -24,6 +24,7 @@ use halite_proto::v1::{
     RenewOperatorRequest, RequestCaRequest, RevokeOperatorRequest, RevokeTokenRequest, RunRequest,
     ShowJobRequest, ShowRequest, StatusRequest, TestSinksRequest, WatchRequest,
 };
+use halite_states::shipped;
 
 use super::added::{command, named};
 use super::roles::{check_function, check_pillar, withhold};
@@ -162,8 +163,11 @@ impl Operator for Services {
             ignored.map_or_else(String::new, |names| format!(" (ignores preflight {names})"));
         let what = format!("{}{test}{ignored}", request.sls);
         let call = Call::new(&peer, "Operator/Orchestrate", what);
-        let backend = Arc::clone(&self.backend);
+        let Self { app, backend, .. } = self.clone();
         self.audited(call, async move {
+            if request.sls == shipped::ADD_NODE {
+                keys::check_role_change(&app, &request.pillar_json).await?;
+            }
             Ok(events(backend.orchestrate(&operator, request).await?))
         })
         .await
@@ -369,7 +373,15 @@ impl Operator for Services {
         let services = self.clone();
         self.audited(call, async move {
             let app = &services.app;
-            let warnings = services.backend.add_node(&operator, &request).await?;
+            let warnings = {
+                // No other host enrols with one of the names in the meantime.
+                let _turn = app.enrolling.lock().await;
+                for node in &request.nodes {
+                    let roles = node_roles(&request, node);
+                    keys::check_new_roles(app, &node.name, &roles).await?;
+                }
+                services.backend.add_node(&operator, &request).await?
+            };
             let mut nodes = Vec::new();
             for node in &request.nodes {
                 let wanted = TokenRequest {

@@ -1,5 +1,6 @@
 //! The life of a minion's stream.
 
+use halite_fleet::keys;
 use halite_proto::PROTOCOL;
 use halite_proto::pki::PrivateKey;
 use halite_proto::tonic::{Code, Request, Response, Status, Streaming};
@@ -15,7 +16,7 @@ use halite_store::{AuditFilter, RowState};
 use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
 
-use super::declared::{JOB, MINION, minion_id};
+use super::declared::{JOB, MINION, TAG, minion_id};
 use super::site::{SOON, Site, start, start_with_job};
 
 type Line = (mpsc::Sender<MinionMessage>, Streaming<MasterMessage>);
@@ -351,6 +352,66 @@ async fn a_token_for_any_host_makes_no_control_plane() {
     // The remedy works.
     let reply = enrol(&site, "cp-2", &key, &tokens[1]).await.unwrap();
     assert_eq!(reply.state(), v1::enrol_reply::State::Accepted);
+}
+
+/// The same for a host that enrols before it is declared, or before it gets the role.
+#[tokio::test]
+async fn a_token_for_any_host_makes_no_control_plane_later() {
+    let site = start().await;
+    let mut operator = OperatorClient::new(site.channel(Some(&site.root())).await);
+    let key = PrivateKey::generate().unwrap();
+    let any = keys::TokenRequest::default();
+    let (token, _) = keys::create_token(&site.app, "root", any).await.unwrap();
+    enrol(&site, "cp-3", &key, &token).await.unwrap();
+    let add = |roles: &[&str]| v1::AddNodeRequest {
+        nodes: vec![v1::NewNode {
+            name: "cp-3".to_owned(),
+            address: "192.0.2.13".to_owned(),
+            ..v1::NewNode::default()
+        }],
+        roles: roles.iter().map(|role| (*role).to_owned()).collect(),
+        ..v1::AddNodeRequest::default()
+    };
+    let added = operator.add_node(add(&["control-plane", "etcd"])).await;
+    let refused = added.unwrap_err();
+    assert_eq!(refused.code(), Code::PermissionDenied, "{refused}");
+    let remedy = "token for it: ctl token create --id cp-3 --roles control-plane,etcd";
+    assert!(refused.message().ends_with(remedy), "{refused}");
+    assert!(!site.directory.path().join("etc/nodes/cp-3.yaml").exists());
+    operator.add_node(add(&["worker"])).await.unwrap();
+    let change = v1::OrchestrateRequest {
+        sls: "halite.orchestrate.add_node".to_owned(),
+        pillar_json: r#"{"node": "cp-3", "roles": ["worker", "etcd"]}"#.to_owned(),
+        ..v1::OrchestrateRequest::default()
+    };
+    let refused = operator.orchestrate(change).await.unwrap_err();
+    assert!(
+        refused.message().contains("cannot give cp-3 the role etcd"),
+        "{refused}"
+    );
+}
+
+/// Whatever its states request, also states that its grains have added.
+#[tokio::test]
+async fn a_worker_gets_no_certificate_of_etcd() {
+    let site = start_with_job().await;
+    let minion = site.enrolled(MINION).await;
+    let mut client = MinionClient::new(site.channel(Some(&minion)).await);
+    let request = v1::SignRequest {
+        job: JOB.to_owned(),
+        tag: TAG.to_owned(),
+        csr_pem: PrivateKey::generate().unwrap().request(MINION).unwrap(),
+    };
+    client.sign(request.clone()).await.unwrap();
+    let document = site.directory.path().join("etc/nodes/worker-1.yaml");
+    let text = std::fs::read_to_string(&document).unwrap();
+    std::fs::write(&document, text.replace("etcd, control-plane", "worker")).unwrap();
+    let refused = client.sign(request).await.unwrap_err();
+    assert_eq!(refused.code(), Code::PermissionDenied, "{refused}");
+    assert!(
+        refused.message().contains("only hosts with the role"),
+        "{refused}"
+    );
 }
 
 #[tokio::test]

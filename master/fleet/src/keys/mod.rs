@@ -13,6 +13,8 @@ mod pending;
 mod tests;
 mod token;
 
+pub(crate) use declared_roles::declared_roles;
+pub use declared_roles::{check_new_roles, check_role_change};
 pub use enrol::{EnrolAnswer, EnrolmentRequest, enrol, renew};
 pub use host_facts::parse as parse_grains;
 pub use manage::{KeyOrder, change, list, status_of};

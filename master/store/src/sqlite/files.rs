@@ -2,7 +2,7 @@
 
 use std::ffi::OsStr;
 use std::io;
-use std::io::Write as _;
+use std::io::{Read as _, Seek as _, SeekFrom, Write as _};
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 
@@ -43,8 +43,15 @@ pub(super) fn read(path: &Path) -> Result<Option<String>, StoreError> {
 /// Appends a line; it is on disk when this returns.
 pub(super) fn append(path: &Path, line: &str) -> Result<(), StoreError> {
     let is_new = !path.exists();
-    let written = open(path, |options| options.append(true)).and_then(|mut file| {
-        file.write_all(format!("{line}\n").as_bytes())?;
+    let written = open(path, |options| options.read(true).append(true)).and_then(|mut file| {
+        // The last line of a write that a power cut interrupted is not continued. An empty file has
+        // none.
+        let mut last = [b'\n'];
+        if file.seek(SeekFrom::End(-1)).is_ok() {
+            file.read_exact(&mut last)?;
+        }
+        let begin = if last == *b"\n" { "" } else { "\n" };
+        file.write_all(format!("{begin}{line}\n").as_bytes())?;
         file.sync_all()?;
         if is_new {
             std::fs::File::open(path.parent().unwrap_or(Path::new(".")))?.sync_all()?;

@@ -156,6 +156,49 @@ async fn a_store_that_goes_back_lets_no_revoked_key_in() {
     assert!(store.is_key_newer(&good, "eve").await.unwrap());
 }
 
+#[tokio::test]
+async fn a_record_after_an_unfinished_one_counts() {
+    let (store, directory) = fresh().await;
+    let accepted = samples::key("worker-1", KeyState::Accepted);
+    store.put_key(&accepted).await.unwrap();
+    store.write_backup().await.unwrap();
+    // A power cut has interrupted the write.
+    std::fs::write(directory.path().join("store.db.revoked"), "certificate 0").unwrap();
+    let rejected = samples::key("worker-1", KeyState::Rejected);
+    store.put_key(&rejected).await.unwrap();
+    let store = go_back(store, &directory).await;
+    let key = store.key(&minion("worker-1")).await.unwrap().unwrap();
+    assert_eq!(key.state, KeyState::Rejected);
+}
+
+#[tokio::test]
+async fn a_store_that_goes_back_makes_no_former_control_plane_an_administrator() {
+    let (store, directory) = fresh().await;
+    let root = |expires| Operator {
+        name: "root@cp-2".to_owned(),
+        role: Role::Admin,
+        fingerprint: Some("of-root".to_owned()),
+        created: 1,
+        creator: "cp-2".to_owned(),
+        expires,
+        revoked: None,
+    };
+    store.put_operator(&root(None)).await.unwrap();
+    store.write_backup().await.unwrap();
+    store.put_operator(&root(Some(5))).await.unwrap();
+    let store = go_back(store, &directory).await;
+    let found = store.operators().await.unwrap().pop().unwrap();
+    assert!(!found.is_valid(6), "{found:?}");
+    // The host may get a control plane again.
+    assert_eq!(found.revoked, None);
+    store.put_operator(&root(None)).await.unwrap();
+    store.close().await;
+    let store = Store::open(&directory.path().join("store.db"))
+        .await
+        .unwrap();
+    assert_eq!(store.operators().await.unwrap().pop(), Some(root(None)));
+}
+
 /// Turns a closed store into one of an earlier version without a holder.
 async fn make_earlier(path: &std::path::Path) {
     let options = sqlx::sqlite::SqliteConnectOptions::new().filename(path);

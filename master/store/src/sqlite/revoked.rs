@@ -2,7 +2,8 @@
 //! copy: a line is on disk before the store has the revocation.
 //!
 //! A line is `certificate SERIAL`, `key FINGERPRINT` (of a minion or an operator, which may not
-//! connect) or `back FINGERPRINT` (which was accepted again). The last line of a key counts.
+//! connect), `end FINGERPRINT` (of root on a host that has lost its control plane, and may get
+//! another one) or `back FINGERPRINT` (which was accepted again). The last line of a key counts.
 
 use std::collections::BTreeSet;
 use std::future::pending;
@@ -27,6 +28,7 @@ fn file(path: &Path) -> PathBuf {
 struct Revoked {
     certificates: BTreeSet<String>,
     keys: BTreeSet<String>,
+    ended: BTreeSet<String>,
 }
 
 fn revoked(path: &Path) -> Result<Revoked, StoreError> {
@@ -35,7 +37,11 @@ fn revoked(path: &Path) -> Result<Revoked, StoreError> {
         match line.split_once(' ') {
             Some(("certificate", serial)) => drop(revoked.certificates.insert(serial.to_owned())),
             Some(("key", fingerprint)) => drop(revoked.keys.insert(fingerprint.to_owned())),
-            Some(("back", fingerprint)) => drop(revoked.keys.remove(fingerprint)),
+            Some(("end", fingerprint)) => drop(revoked.ended.insert(fingerprint.to_owned())),
+            Some(("back", fingerprint)) => {
+                revoked.keys.remove(fingerprint);
+                revoked.ended.remove(fingerprint);
+            }
             // The last line of a write that a power cut interrupted: the store never had it.
             _ => {}
         }
@@ -74,6 +80,12 @@ pub(super) async fn merge(path: &Path, store: &mut SqliteConnection) -> Result<(
         .bind(&fingerprint)
         .execute(&mut *store)
         .await?;
+    }
+    for fingerprint in revoked.ended {
+        sqlx::query("UPDATE operators SET expires = 0 WHERE expires IS NULL AND fingerprint = ?")
+            .bind(fingerprint)
+            .execute(&mut *store)
+            .await?;
     }
     Ok(())
 }
@@ -120,10 +132,12 @@ impl Store {
         if let Some(old) = replaced.and_then(|old| old.fingerprint.as_ref()) {
             lines.push(format!("key {old}"));
         }
-        let word = if after.revoked.is_some() {
-            "key"
-        } else {
-            "back"
+        // Only an operator without an end can get one: the certificates of the others contain it.
+        let has_no_end = |old: &Operator| old.expires.is_none() && old.revoked.is_none();
+        let word = match after.expires {
+            _ if after.revoked.is_some() => "key",
+            Some(_) if before.is_some_and(has_no_end) => "end",
+            _ => "back",
         };
         lines.push(match &after.fingerprint {
             Some(fingerprint) => format!("{word} {fingerprint}"),
@@ -144,7 +158,10 @@ impl Store {
                 let is_known = match line.split_once(' ') {
                     Some(("certificate", serial)) => known.certificates.contains(serial),
                     Some(("key", fingerprint)) => known.keys.contains(fingerprint),
-                    Some((_, fingerprint)) => !known.keys.contains(fingerprint),
+                    Some(("end", fingerprint)) => known.ended.contains(fingerprint),
+                    Some((_, fingerprint)) => {
+                        !known.keys.contains(fingerprint) && !known.ended.contains(fingerprint)
+                    }
                     None => false,
                 };
                 if !is_known {

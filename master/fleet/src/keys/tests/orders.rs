@@ -366,6 +366,61 @@ async fn a_token_without_roles_makes_no_control_plane() {
     }
 }
 
+/// Otherwise its holder could enrol with a name before it is declared as a control plane.
+#[tokio::test]
+async fn a_key_with_a_token_without_a_role_does_not_get_it_later() {
+    let site = site().await;
+    let nodes = site.directory.path().join("etc/nodes");
+    std::fs::create_dir_all(&nodes).unwrap();
+    let token = |id: &str, role: &str| TokenRequest {
+        id: id.to_owned(),
+        roles: role.split_whitespace().map(str::to_owned).collect(),
+        ..TokenRequest::default()
+    };
+    let roles = ["control-plane", "etcd"].map(str::to_owned);
+    let check = async |name: &str, is_declared: bool| {
+        let file = nodes.join(format!("{name}.yaml"));
+        if is_declared {
+            std::fs::write(&file, "roles: [worker]\n").unwrap();
+        }
+        let checked = check_new_roles(&site.app, name, &roles).await;
+        drop(std::fs::remove_file(file));
+        checked.is_ok()
+    };
+    for (name, role, bound, before, after) in [
+        ("any", "", "", false, false),
+        ("any-worker", "worker", "", false, false),
+        ("own", "", "own", false, true),
+        ("own-worker", "worker", "own-worker", false, true),
+        ("any-etcd", "etcd", "", false, false),
+        ("cp-2", "control-plane", "cp-2", false, true),
+    ] {
+        let token = site.token(token(bound, role)).await;
+        certificate(site.enrol(&Host::new(name), &token).await);
+        assert_eq!(check(name, false).await, before, "{name}");
+        assert_eq!(check(name, true).await, after, "{name}");
+        // Its record goes after a month.
+        revoke_token(&site.app, token.split('.').next().unwrap())
+            .await
+            .unwrap();
+        assert_eq!(check(name, true).await, !role.is_empty(), "{name}");
+    }
+    let refused = check_new_roles(&site.app, "any", &roles).await.unwrap_err();
+    assert!(
+        refused.message.contains("(ctl key delete any)"),
+        "{refused}"
+    );
+    // Its operator has compared the fingerprint; and roles without secrets need no token.
+    site.enrol(&Host::new("seen"), "").await;
+    site.order("seen", "accept").await.unwrap();
+    assert!(check("seen", false).await && check("unknown", false).await);
+    let worker = ["worker".to_owned()];
+    check_new_roles(&site.app, "any", &worker).await.unwrap();
+    let named = site.token(token("cp-3", "control-plane etcd")).await;
+    certificate(site.enrol(&Host::new("cp-3"), &named).await);
+    assert!(check("cp-3", false).await);
+}
+
 #[tokio::test]
 async fn renewal_keeps_the_key() {
     let site = site().await;
