@@ -301,6 +301,12 @@ impl Orchestrator {
         again: bool,
     ) -> Result<(), Refusal> {
         let store = &self.jobs.app().store;
+        // The task that worked on it may have ended it since the caller has read it, and its locks
+        // are free then.
+        let is_open = |run: Run| run.status == RunStatus::Running;
+        if !again && !store.run(&run.id).await?.is_some_and(is_open) {
+            return Ok(());
+        }
         let low: LowState = serde_json::from_str(&run.low_json)
             .map_err(|error| Refusal::internal(format!("cannot read the stored run: {error}")))?;
         let steps = store.steps(&run.id).await?;

@@ -89,7 +89,7 @@ impl Recorder {
     }
 
     /// Records that a step starts. If it has succeeded before, its time, its jobs and its answer
-    /// will be those of this time.
+    /// will be those of this time. The hosts that it has left out before may be connected now.
     pub(super) async fn begin(&self, index: usize) -> Result<(), Failure> {
         let now = self.jobs.app().clock.now();
         let current = u32::try_from(index).unwrap_or(u32::MAX);
@@ -101,11 +101,14 @@ impl Recorder {
             .await;
         self.checked(updated.map_err(Refusal::from))?;
         let again = self.step(index).is_some_and(|step| step.started.is_some());
+        let mut detail = self.detail(index);
+        detail.remove("leftOut");
         self.change(index, !again, |step| {
             if step.status == StepStatus::Succeeded {
                 step.started = None;
-                step.detail_json = "{}".into();
+                detail.clear();
             }
+            step.detail_json = Value::Object(detail).to_string();
             step.status = StepStatus::Running;
             step.started.get_or_insert(now);
             step.ended = None;

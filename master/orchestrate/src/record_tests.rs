@@ -1,5 +1,6 @@
-//! Reports of a waiting step reach those who watch its run.
+//! Reports of a waiting step reach those who watch its run, and a run that has ended stays ended.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -15,6 +16,7 @@ use halite_store::{Run, RunStatus, Step, StepStatus, Store};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
+use super::Orchestrator;
 use super::cancel::Cancellation;
 use super::record::Recorder;
 use super::steps_watch::follow;
@@ -108,4 +110,31 @@ async fn those_who_watch_a_run_hear_what_a_step_waits_for() {
             ))
         )
     );
+}
+
+#[tokio::test]
+async fn a_run_that_has_ended_since_it_was_read_is_not_repeated() {
+    let directory = tempfile::tempdir().unwrap();
+    let jobs = jobs(&directory).await;
+    let (mut run, mut steps) = run();
+    let chunk = json!({"state": "test", "fun": "nop", "id": "enrolled", "name": "enrolled",
+        "sls": run.sls, "source": {"file": "a", "line": 1, "column": 1}});
+    // The steps of a test run do not wait for standbys.
+    run.test = true;
+    run.low_json = json!({"format": 1, "minion": "master", "chunks": [chunk]}).to_string();
+    steps[0].status = StepStatus::Failed;
+    let ended = Run {
+        status: RunStatus::Failed,
+        ..run.clone()
+    };
+    let store = &jobs.app().store;
+    store.create_run(&ended, &steps).await.unwrap();
+    let orchestrator = Orchestrator::new(Arc::clone(&jobs));
+    orchestrator.begin(run);
+    let mut active = orchestrator.active.subscribe();
+    let idle = active.wait_for(BTreeMap::is_empty);
+    let idle = tokio::time::timeout(Duration::from_secs(60), idle).await;
+    idle.expect("it must end").unwrap();
+    assert_eq!(store.steps(&ended.id).await.unwrap(), steps);
+    assert_eq!(store.run(&ended.id).await.unwrap(), Some(ended));
 }

@@ -2,7 +2,8 @@
 //! step.
 
 use halite_core::names::some_of;
-use halite_fleet::jobs::NewJob;
+use halite_fleet::jobs::core::comes_first;
+use halite_fleet::jobs::{Jobs, NewJob};
 use halite_proto::ids::{JobId, MinionId};
 use serde_json::Value;
 
@@ -116,6 +117,34 @@ pub fn stall(job_id: &JobId, new: &NewJob, away: &[&MinionId], watched: Watched)
             remedy: shows,
         },
     }
+}
+
+/// The reason why a job has not ended although only hosts are left on which another job applies
+/// states.
+#[must_use]
+pub fn queued(job_id: &JobId, first: &JobId, watched: Watched) -> Stall {
+    Stall {
+        because: format!("the job {first} comes first there, and one job at a time applies states"),
+        remedy: format!(
+            "`ctl job show {first}` shows its parts, `ctl job cancel {first}` ends it; `ctl job cancel {job_id}` ends this {}",
+            watched.noun()
+        ),
+    }
+}
+
+/// A job behind which this one waits, and the hosts on which it does; `None` if no host is known.
+pub(super) async fn behind(jobs: &Jobs, job_id: &JobId) -> Option<(JobId, Vec<MinionId>)> {
+    // Other hosts wait for their turn in this job.
+    let hosts = jobs.waited_for(job_id).into_iter();
+    let hosts: Vec<MinionId> = hosts.map(|(host, _)| host).collect();
+    // A store that fails only costs the reason.
+    let parts = jobs.app().store.open_parts(&hosts).await.ok()?;
+    let own = parts.iter().filter(|part| part.job_id == *job_id);
+    let mut behind = own.filter_map(|own| Some((comes_first(&parts, own)?, &own.minion)));
+    let (first, host) = behind.next()?;
+    let others = behind.filter(|(other, _)| *other == first);
+    let hosts = std::iter::once(host).chain(others.map(|(_, host)| host));
+    Some((first.clone(), hosts.cloned().collect()))
 }
 
 /// The reason why a job of a cancelled run has not ended.

@@ -20,7 +20,7 @@ use halite_store::{Job, JobRow, RowState};
 use serde_json::{Map, Value, json};
 
 use super::pace::StepPace;
-use super::stall::{Watched, ending, stall};
+use super::stall::{Watched, behind, ending, queued, stall};
 use super::step_options::{StepOptions, direction};
 use super::step_runner::{StepOutcome, StepRunner, failed, timeout};
 
@@ -357,12 +357,21 @@ impl StepRunner<'_> {
                     .await;
                 continue;
             }
-            let Some(until) = until(&pending, "has returned") else {
+            let away: Vec<&MinionId> = pending.iter().filter(|minion| is_away(minion)).collect();
+            let watched = Watched::Step {
+                skips: options.skips_offline,
+            };
+            let queue = match away.as_slice() {
+                [] => behind(&self.jobs, job_id).await,
+                _ => None,
+            };
+            let (stall, hosts) = match queue {
+                Some((first, hosts)) => (queued(job_id, &first, watched), hosts),
+                None => (stall(job_id, new, &away, watched), pending),
+            };
+            let Some(until) = until(&hosts, "has returned") else {
                 continue;
             };
-            let away: Vec<&MinionId> = pending.iter().filter(|minion| is_away(minion)).collect();
-            let skips = options.skips_offline;
-            let stall = stall(job_id, new, &away, Watched::Step { skips });
             pace.say_with(until, stall.because, limit, &stall.remedy)
                 .await;
         }

@@ -160,7 +160,7 @@ fn the_recorded_bundle_counts_and_may_change_while_the_master_runs() {
     // However many jobs followed, and whether or not its own job is still stored.
     let gone = life
         .runtime
-        .block_on(life.store.prune_jobs(i64::MAX, 1, 999))
+        .block_on(life.store.prune_jobs(i64::MAX, 1, 1, 999))
         .unwrap();
     assert!(gone > 0, "the previous jobs still exist");
     assert_eq!(worker_of(status()), (json!("0.2.0"), 1));

@@ -134,8 +134,20 @@ fn time(seconds: i64) -> Time {
     Time::from_millis(seconds.saturating_mul(1000))
 }
 
-/// The CAs of the master; while one is rotated, the one that signs and the other one.
 fn authorities(cas: &Cas, now: Millis) -> Result<Vec<CertificateAuthority>, Refusal> {
+    let all = lifetimes(cas, now)?.into_iter();
+    Ok(all.map(|(ca, _)| ca).collect())
+}
+
+/// The CAs of the master, each with the start of its validity in seconds since the epoch; while one
+/// is rotated, the one that signs and the other one.
+///
+/// # Errors
+/// A CA cannot be read.
+pub(super) fn lifetimes(
+    cas: &Cas,
+    now: Millis,
+) -> Result<Vec<(CertificateAuthority, i64)>, Refusal> {
     let failed = |error: &dyn std::error::Error| Refusal::internal(chain(error));
     let mut all = Vec::new();
     for name in NAMES {
@@ -143,13 +155,14 @@ fn authorities(cas: &Cas, now: Millis) -> Result<Vec<CertificateAuthority>, Refu
         for (index, pem) in trusted.into_iter().enumerate() {
             let found = Inspected::from_pem(pem).map_err(|error| failed(&error))?;
             let (subject, ends) = (found.subject, found.not_after);
-            all.push(CertificateAuthority {
+            let listed = CertificateAuthority {
                 name: name.to_owned(),
                 subject,
                 expires: time(ends),
                 days_left: days_left(ends, now),
                 signs: index == 0,
-            });
+            };
+            all.push((listed, found.not_before));
         }
     }
     Ok(all)
@@ -237,6 +250,22 @@ fn end_of_master(state_dir: &Path) -> Option<i64> {
     Some(Inspected::from_pem(&pem).ok()?.not_after)
 }
 
+/// Returns whether a certificate on a host is a copy of a CA of the master.
+pub(super) fn is_copy(one: &Lifetime, ca: &CertificateAuthority) -> bool {
+    ca.subject == one.subject && ca.expires == time(one.ends)
+}
+
+/// The message about the end of a CA, and the remedy.
+pub(super) fn end_of(ca: &CertificateAuthority) -> [String; 2] {
+    let CertificateAuthority { name, expires, .. } = ca;
+    [
+        format!(
+            "the CA {name} ends at {expires}, and all certificates that it has signed end with it"
+        ),
+        format!("`ctl certs rotate {name}` replaces it"),
+    ]
+}
+
 /// The certificates on a host, by file, without the copies of the master's CAs.
 fn on_host(
     health: &HostHealth,
@@ -244,17 +273,14 @@ fn on_host(
     authorities: &[CertificateAuthority],
     now: Millis,
 ) -> Vec<HostCertificate> {
-    let is_copy = |one: &Lifetime| {
-        let mut all = authorities.iter();
-        all.any(|ca| ca.subject == one.subject && ca.expires == time(one.ends))
-    };
     let signed_by = |issuer: &str| {
         let mut all = authorities.iter();
         let own = all.find(|ca| ca.subject == issuer);
         own.map_or_else(|| issuer.to_owned(), |ca| ca.name.clone())
     };
     let known = |text: &str| (!text.is_empty()).then(|| text.to_owned());
-    let listed = health.certificates.iter().filter(|one| !is_copy(one));
+    let listed = health.certificates.iter();
+    let listed = listed.filter(|one| !authorities.iter().any(|ca| is_copy(one, ca)));
     let mut found: Vec<HostCertificate> = listed
         .map(|one| HostCertificate {
             file: one.path.clone(),

@@ -122,6 +122,15 @@ pub(crate) async fn paused(app: &App) -> Result<Option<String>, Refusal> {
     }))
 }
 
+/// Returns whether the last upgrade is a return that has not succeeded.
+///
+/// # Errors
+/// The store failed.
+pub(crate) async fn is_open_return(app: &App) -> Result<bool, Refusal> {
+    let run = last(app).await?;
+    Ok(run.is_some_and(|run| run.status != RunStatus::Succeeded && is_back(&pillar(&run))))
+}
+
 /// The upgrade that works: the oldest open one, for which the others wait. Without one, the newest.
 async fn last(app: &App) -> Result<Option<Run>, Refusal> {
     let open = app.store.open_runs().await?.into_iter();

@@ -12,9 +12,10 @@ use halite_core::event_bus::{message, unstored};
 use halite_core::event_stream::EventStream;
 use halite_core::names::some_of;
 use halite_core::refusal::Refusal;
+use halite_fleet::jobs::core::comes_first;
 use halite_fleet::jobs::failure::succeeded;
 use halite_fleet::jobs::{Jobs, NewJob};
-use halite_orchestrate::stall::{Stall, Watched, stall};
+use halite_orchestrate::stall::{Stall, Watched, queued, stall};
 use halite_proto::ids::{JobId, MinionId};
 use halite_proto::v1;
 use halite_states::low::{Chunk, LowState};
@@ -151,14 +152,11 @@ impl Watch {
         let Some(own) = parts.iter().find(|part| part.job_id == self.job_id) else {
             return Ok(None);
         };
-        // A host whose turn has not come yet, as in a highstate host by host, holds up nothing.
-        let runs = |part: &&OpenPart| {
-            part.has_low_state && part.job_id != self.job_id && part.state != RowState::Queued
-        };
         if own.state == RowState::Queued && own.has_low_state {
-            // If no other job runs there, this one is about to be sent.
-            let first = parts.iter().find(runs);
-            return Ok(first.map(|first| queued(&self.job_id, &first.job_id)));
+            // If no other job runs there, this one is about to be sent. A host whose turn has not
+            // come yet, as in a highstate host by host, holds up nothing.
+            let first = comes_first(parts, own);
+            return Ok(first.map(|first| queued(&self.job_id, first, Watched::Job)));
         }
         let next = self.silences.next_state(host);
         // Only a host that has reported a state needs the list of its states.
@@ -217,16 +215,6 @@ fn as_made(job: &Job, sls: &[&str]) -> NewJob {
         function: job.function.clone(),
         args: json!({"sls": sls}),
         ..NewJob::default()
-    }
-}
-
-/// The reason for a host on which another job applies states.
-fn queued(job_id: &JobId, first: &JobId) -> Stall {
-    Stall {
-        because: format!("the job {first} comes first there, and one job at a time applies states"),
-        remedy: format!(
-            "`ctl job show {first}` shows its parts, `ctl job cancel {first}` ends it; `ctl job cancel {job_id}` ends this job"
-        ),
     }
 }
 

@@ -24,8 +24,8 @@ use halite_store::{Facts, KeyState, MinionBundle, RowState, Run, StoredKey};
 
 use super::health::{ClusterAnswers, HostPicture, Picture, observe};
 use super::{
-    backup_hosts, backups, cluster_backups, etcd, etcd_members, health, last_upgrade, masters,
-    updates,
+    backup_hosts, backups, certificates, cluster_backups, etcd, etcd_members, health, last_upgrade,
+    masters, updates,
 };
 use crate::upkeep::calendar;
 
@@ -44,7 +44,7 @@ const RUNS: u32 = 5;
 /// of its problems, not an error.
 ///
 /// # Errors
-/// The store failed.
+/// The store failed, or a CA cannot be read.
 pub async fn status(app: &App, jobs: &Jobs) -> Result<ClusterStatus, Refusal> {
     Ok(inspect(app, jobs).await?.status)
 }
@@ -61,7 +61,7 @@ pub struct Inspection {
 /// Inspects the cluster, like [`status`].
 ///
 /// # Errors
-/// The store failed.
+/// The store failed, or a CA cannot be read.
 pub async fn inspect(app: &App, jobs: &Jobs) -> Result<Inspection, Refusal> {
     let mut problems = Problems::default();
     let mut on_master = None;
@@ -158,7 +158,8 @@ pub async fn inspect(app: &App, jobs: &Jobs) -> Result<Inspection, Refusal> {
         names.extend(snapshot.declaration().nodes.keys().map(NodeName::as_str));
     }
     if let Some(snapshot) = &snapshot {
-        problems.add("bundle-applied", bundles.behind(&names, snapshot));
+        let returns = last_upgrade::is_open_return(app).await?;
+        problems.add("bundle-applied", bundles.behind(&names, snapshot, returns));
     }
     problems.add("bundle-applied", last_upgrade::paused(app).await?);
     let declaration = snapshot.as_ref().map(|snapshot| snapshot.declaration());
@@ -184,6 +185,7 @@ pub async fn inspect(app: &App, jobs: &Jobs) -> Result<Inspection, Refusal> {
         hosts: names.iter().map(host).collect(),
         vip: vip.filter(|api| api.keeps_vip()).and_then(|api| api.vip),
         reported: problems.by_check,
+        authorities: certificates::lifetimes(&app.cas, app.clock.now())?,
         renewals: upkeep.hosts.clone(),
         seen,
     };
@@ -399,8 +401,8 @@ impl<'a> Bundles<'a> {
     }
 
     /// The problems of hosts whose last highstate used another bundle than their present one, and
-    /// of an upgrade that has not ended.
-    fn behind(&self, names: &BTreeSet<&str>, snapshot: &Snapshot) -> Vec<String> {
+    /// of an upgrade that has not ended; `returns` after a return that has stopped.
+    fn behind(&self, names: &BTreeSet<&str>, snapshot: &Snapshot, returns: bool) -> Vec<String> {
         let Ok(in_use) = snapshot.bundle().map(|bundle| bundle.version.as_str()) else {
             return Vec::new();
         };
@@ -423,10 +425,13 @@ impl<'a> Bundles<'a> {
                 some_of(&names)
             )
         });
+        let continues = match returns {
+            true => "`ctl upgrade back` continues its return",
+            false => "`ctl upgrade` with the newer of the two continues it",
+        };
         let apart = apart.into_iter().map(|(uses, names)| {
             format!(
-                "an upgrade has not ended: {} with the bundle {uses}, the cluster with {in_use}; `ctl upgrade` with the newer \
-                 of the two continues it",
+                "an upgrade has not ended: {} with the bundle {uses}, the cluster with {in_use}; {continues}",
                 some_of(&names)
             )
         });

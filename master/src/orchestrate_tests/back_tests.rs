@@ -10,7 +10,9 @@ use halite_states::shipped::UPGRADE;
 use serde_json::{Value, json};
 
 use super::fixture::{applied, newest_run, orchestrate, request, resumed};
-use super::upgrade_fixture::{Held, NEXT, OLD, options, plan, progress, site, tree, upgrade};
+use super::upgrade_fixture::{
+    Held, NEXT, OLD, options, plan, problems, progress, site, tree, upgrade,
+};
 use crate::backend::fixture::{Life, ScriptedMinion, Site};
 
 pub(super) fn connected(life: &Life) -> (ScriptedMinion, ScriptedMinion) {
@@ -197,10 +199,18 @@ fn a_return_that_stops_continues_and_outlives_the_master() {
     let life = site.live();
     let (first, _) = connected(&life);
     half(&life);
+    let forward = "`ctl upgrade` with the newer of the two continues it";
+    assert!(problems(&life).contains(forward));
     fails(&first, &format!("from-{OLD}"));
     let plan = way_back(&life).unwrap();
     let (code, said) = orchestrate(&life, back(&plan));
     assert_eq!(code, 1, "{said}");
+    let problems = problems(&life);
+    let continues = "`ctl upgrade back` continues its return";
+    assert!(
+        problems.contains(continues) && !problems.contains(forward),
+        "{problems}"
+    );
     let status = progress(&life);
     assert_eq!((status.state, status.back), (UpgradeState::Stopped, true));
     assert!(status.options.unwrap().back);

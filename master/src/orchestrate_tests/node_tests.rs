@@ -3,9 +3,12 @@
 use std::sync::atomic::Ordering;
 
 use futures_util::StreamExt as _;
+use halite_core::event_stream::EventStream;
 use halite_proto::v1;
+use halite_store::StepStatus;
 use serde_json::{Value, json};
 
+use super::fixture::{applied, newest_run, resumed};
 use crate::backend::fixture::{Life, ScriptedMinion, Site};
 
 const TREE: &[(&str, &str)] = &[
@@ -109,8 +112,8 @@ fn an_answer_that_does_not_come_is_waited_for_until_the_limit() {
     assert!(site.api.hung.came.load(Ordering::SeqCst) >= 1);
 }
 
-#[test]
-fn a_host_whose_drain_was_left_out_gets_no_later_states() {
+/// A drain that leaves out the worker, and states of the worker.
+fn undrained() -> Site {
     let steps = "drained:\n  halite.drain:\n    - node: worker-1\n    - offline: skip\n\
                  back:\n  halite.wait_for_minion:\n    - id: worker-1\n    - require:\n        - halite: drained\n\
                  states:\n  halite.state:\n    - tgt: worker-1\n    - sls: [one]\n    - offline: skip\n    - require:\n        \
@@ -123,8 +126,11 @@ fn a_host_whose_drain_was_left_out_gets_no_later_states() {
         ),
         ("orchestrate/undrained.sls", steps),
     ];
-    let (site, worker) = (Site::new(&tree), ScriptedMinion::new("worker-1"));
-    let life = site.live();
+    Site::new(&tree)
+}
+
+/// Begins the run of [`undrained`], until it has left out the worker.
+fn left_out(life: &Life) -> EventStream {
     life.accept("worker-1");
     let request = v1::OrchestrateRequest {
         sls: "orchestrate.undrained".into(),
@@ -139,6 +145,14 @@ fn a_host_whose_drain_was_left_out_gets_no_later_states() {
             }
         }
     });
+    stream
+}
+
+#[test]
+fn a_host_whose_drain_was_left_out_gets_no_later_states() {
+    let (site, worker) = (undrained(), ScriptedMinion::new("worker-1"));
+    let life = site.live();
+    let stream = left_out(&life);
     life.connect(&worker);
     let events = life.collect(stream);
     let done: Value = serde_json::from_str(&events.last().unwrap().data_json).unwrap();
@@ -148,4 +162,26 @@ fn a_host_whose_drain_was_left_out_gets_no_later_states() {
         "{done}"
     );
     assert!(worker.journal.lock().unwrap().applied.is_empty());
+}
+
+#[test]
+fn a_host_that_is_back_when_its_drain_is_repeated_gets_the_later_states() {
+    let (site, worker) = (undrained(), ScriptedMinion::new("worker-1"));
+    let life = site.live();
+    drop(left_out(&life));
+    // The master ends between the record of the host and the end of the step.
+    let run = newest_run(&life);
+    life.runtime.block_on(async {
+        let mut drain = life.store.steps(&run.id).await.unwrap().remove(0);
+        assert!(drain.detail_json.contains("leftOut"), "{drain:?}");
+        (drain.status, drain.ended) = (StepStatus::Running, None);
+        life.store.put_step(&drain).await.unwrap();
+    });
+    life.kill();
+    let life = site.live();
+    life.reconnect(&worker);
+    let (retcode, data) = resumed(&life, &run);
+    assert_eq!(retcode, 0, "{data}");
+    assert_eq!(applied(&worker), ["one"], "{data}");
+    life.kill();
 }

@@ -1,5 +1,6 @@
 //! Obstacles that appear while an upgrade runs: the turn of their host finds them.
 
+use halite_api::UpgradeSeverity;
 use halite_states::shipped::UPGRADE;
 use serde_json::{Value, json};
 
@@ -7,7 +8,7 @@ use super::back_tests::{connected, fails};
 use super::fixture::{applied, newest_run, orchestrate, request, resumed};
 use super::kubelet_findings_tests::with_kubelet;
 use super::outdated_minions_tests::{ANOTHER, OF_NEXT, OF_OLD, found, runs, with_minions};
-use super::upgrade_fixture::{Held, NEXT, options, plan, progress, upgrade};
+use super::upgrade_fixture::{Held, NEXT, confirmed, options, plan, progress, site, upgrade};
 use crate::backend::fixture::{Life, ScriptedMinion, Site};
 
 fn has_next(minion: &ScriptedMinion) -> bool {
@@ -128,5 +129,38 @@ fn a_host_that_the_stopped_run_has_begun_to_change_is_no_obstacle_for_the_next_o
     let (code, said) = orchestrate(&life, upgrade(&life, &options()));
     assert_eq!(code, 0, "{said}");
     assert!(has_next(&worker));
+    life.kill();
+}
+
+/// As `ctl node add` left it when its preflight refused the host: declared, enrolled and bare.
+#[test]
+fn an_upgrade_names_a_host_that_has_not_joined_and_does_not_change_it() {
+    let site = site();
+    let life = site.live();
+    let first = ScriptedMinion::new("bootstrap-1");
+    let worker = ScriptedMinion::new("worker-1")
+        .on(|job| (job.function == "halite.health").then(|| json!({"bare": true})));
+    for host in [&first, &worker] {
+        life.connect(host);
+    }
+    let plan = plan(&life, &options());
+    let errors = plan
+        .findings
+        .iter()
+        .filter(|finding| finding.severity == UpgradeSeverity::Error);
+    let errors: Vec<(&str, &str)> = errors
+        .map(|finding| (finding.message.as_str(), finding.remedy.as_str()))
+        .collect();
+    assert_eq!(
+        errors,
+        [(
+            "worker-1 is declared and has not joined: the run would stop at it",
+            "finish `ctl node add worker-1`, or remove it with `ctl node remove worker-1`"
+        )]
+    );
+    let (code, said) = orchestrate(&life, confirmed(&plan, &options()));
+    assert_eq!(code, 0, "{said}");
+    assert!(has_next(&first), "{said}");
+    assert_eq!(applied(&worker), [""; 0], "{said}");
     life.kill();
 }

@@ -236,6 +236,11 @@ fn an_expired_ca_is_loaded_named_and_signs_only_identities() {
         let said = ca.to_string();
         let wanted = format!("the CA {} expired on 2037-", ca.name);
         assert!(said.starts_with(&wanted), "{said}");
+        let remedy = match ca.name.as_str() {
+            HALITE => "`ctl certs rotate halite`".to_owned(),
+            name => format!("`ctl certs rotate {name} --compromised`"),
+        };
+        assert!(said.contains(&remedy), "{said}");
     }
     for name in CHUNK_CAS {
         let error = cas.sign(name, &request(), &profile(), late).unwrap_err();

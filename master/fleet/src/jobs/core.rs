@@ -17,7 +17,7 @@ use std::collections::BTreeSet;
 
 use halite_core::clock::Steady;
 use halite_proto::ids::JobId;
-use halite_store::{Millis, RowState};
+use halite_store::{Millis, OpenPart, RowState};
 
 /// The time after a job's deadline within which the minion must end it: ten seconds between SIGTERM
 /// and SIGKILL, and some for the return. After that the part is given up.
@@ -118,6 +118,19 @@ pub fn due(rows: &[OpenRow], session: &Session) -> Vec<JobId> {
         send.push(row.job_id.clone());
     }
     send
+}
+
+/// The job behind which a part that was not sent waits on its minion, among these open parts: one
+/// job at a time applies states there. `None` if no other one does.
+#[must_use]
+pub fn comes_first<'a>(parts: &'a [OpenPart], own: &OpenPart) -> Option<&'a JobId> {
+    if !own.has_low_state || own.state != RowState::Queued {
+        return None;
+    }
+    let is_first = |part: &&OpenPart| {
+        part.minion == own.minion && part.has_low_state && part.state != RowState::Queued
+    };
+    parts.iter().find(is_first).map(|part| &part.job_id)
 }
 
 /// The reason why a row has expired.

@@ -11,7 +11,7 @@ use halite_core::refusal::Refusal;
 use halite_proto::ids::{JobId, MinionId};
 use halite_store::{OpenPart, RowState};
 
-use super::core::{Expiry, expired};
+use super::core::{Expiry, comes_first, expired};
 use super::open_job::{OpenJob, PartEnd};
 use super::{Jobs, SIDE_BY_SIDE};
 
@@ -111,7 +111,7 @@ impl Jobs {
                 self.end_over_time(&row).await;
                 continue;
             }
-            let text = self.reason(&row, why).await?;
+            let text = self.reason(&row, unsent, why).await?;
             if unsent {
                 // A part that is being sent at this moment is checked again soon.
                 self.end_unsent(&row.job_id, minion, &text, PartEnd::Failed)
@@ -191,7 +191,7 @@ impl Jobs {
     }
 
     /// The reason, for people: the minion, the event and the remedy.
-    async fn reason(&self, row: &OpenPart, why: Expiry) -> Result<String, Refusal> {
+    async fn reason(&self, row: &OpenPart, unsent: bool, why: Expiry) -> Result<String, Refusal> {
         let minion = &row.minion;
         let seen = match self.app.store.facts(minion).await? {
             Some(facts) if !minion.is_master() => {
@@ -207,6 +207,18 @@ impl Jobs {
                 "{minion} disconnected during the job{seen} and did not reconnect; its journal has what it did until then"
             ),
             Expiry::OverTime => TIME_LIMIT.to_owned(),
+            Expiry::TimedOut if unsent => {
+                let store = &self.app.store;
+                let parts = store.open_parts(std::slice::from_ref(minion)).await?;
+                let late = format!("{minion} has not got the job within its timeout");
+                match comes_first(&parts, row) {
+                    Some(first) => format!(
+                        "{late}: the job {first} comes first there, and one job at a time applies states; `ctl job show {first}` shows \
+                         its parts, `ctl job cancel {first}` ends it; then run this one again"
+                    ),
+                    None => format!("{late}; run it again"),
+                }
+            }
             Expiry::TimedOut => format!(
                 "{minion} has not returned within the job's timeout; it may still be running the job: `ctl job show {job_id}` shows a late return. A package transaction is not cut off: `ctl job cancel {job_id} --force` ends it",
                 job_id = row.job_id

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::Ipv4Addr;
 
-use halite_api::{HighstateResult, KubernetesNode};
+use halite_api::{CertificateAuthority, HighstateResult, KubernetesNode};
 use halite_core::board::HostRenewal;
 use halite_etcd::Overview;
 use halite_host_reports::health::HostHealth;
@@ -23,6 +23,8 @@ pub(in crate::operator) struct Picture {
     pub hosts: Vec<HostPicture>,
     /// The virtual address, if Halite's keepalived holds it.
     pub vip: Option<Ipv4Addr>,
+    /// The CAs of the master, each with the start of its validity, in seconds since the epoch.
+    pub authorities: Vec<(CertificateAuthority, i64)>,
     /// The hosts with certificates that are due for renewal, as found by the upkeep.
     pub renewals: Vec<HostRenewal>,
     /// Answers of the cluster; `None` if the declaration cannot be read.

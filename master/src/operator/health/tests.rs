@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 
 use futures_util::FutureExt as _;
-use halite_api::{HighstateResult, KubernetesNode};
+use halite_api::{CertificateAuthority, HighstateResult, KubernetesNode, Time};
 use halite_cluster::pod_network::Fault;
 use halite_core::refusal::Refusal;
 use halite_etcd::Overview;
@@ -301,6 +301,50 @@ fn without_a_quorum_the_members_are_named_too() {
         "etcd: 3 members, 0 of them serve: no quorum, 2 are needed"
     );
     assert_eq!(found[1][0], "etcd-members");
+}
+
+#[test]
+fn a_ca_that_ends_is_one_finding_and_its_copies_on_hosts_are_none() {
+    let mut picture = sound();
+    let ca = |name: &str, days: i64| CertificateAuthority {
+        name: name.to_owned(),
+        subject: format!("CN={name}"),
+        expires: Time::from_millis(days * DAY * 1000),
+        days_left: 0,
+        signs: true,
+    };
+    picture.authorities = vec![(ca("kubernetes", 230), 0), (ca("site", 3650), 0)];
+    for health in seen(&mut picture).minions.values_mut() {
+        health.certificates.push(Lifetime {
+            ends: 230 * DAY,
+            begins: 0,
+            path: "/etc/kubernetes/pki/ca.crt".to_owned(),
+            subject: "CN=kubernetes".to_owned(),
+            issuer: "CN=kubernetes".to_owned(),
+        });
+    }
+    let ending = certificates::ending(&picture);
+    let [finding] = ending.as_slice() else {
+        panic!("{ending:?}");
+    };
+    assert_eq!(finding.host.as_deref(), Some(""), "{finding:?}");
+    assert!(
+        finding
+            .message
+            .starts_with("the CA kubernetes ends at 1970-08-19"),
+        "{finding:?}"
+    );
+    let remedy = finding.remedy.as_deref().unwrap();
+    assert!(remedy.contains("`ctl certs rotate kubernetes`"), "{remedy}");
+    // Then it is a finding of `certificate-authorities`.
+    picture.now = 231 * DAY * 1000;
+    assert_eq!(certificates::ending(&picture), []);
+    assert_eq!(certificates::ended(&picture), []);
+    // With an external etcd, no program uses the master's CA of etcd.
+    picture.authorities = vec![(ca("etcd", 232), 0)];
+    assert_eq!(certificates::ending(&picture).len(), 1);
+    seen(&mut picture).etcd_is_external = true;
+    assert_eq!(certificates::ending(&picture).len(), 0);
 }
 
 #[test]

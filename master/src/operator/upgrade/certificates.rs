@@ -11,7 +11,7 @@ use halite_core::refusal::Refusal;
 use halite_orchestrate::host_findings::{Against, finding};
 use halite_proto::ids::MinionId;
 
-use crate::operator::certificates::{known, owner_remedy};
+use crate::operator::certificates::{end_of, known, owner_remedy};
 use crate::operator::status::Inspection;
 
 /// The shortest time ahead, in seconds, for which certificates are judged: an upgrade may be paused.
@@ -55,14 +55,8 @@ fn warning(host: Option<&str>, message: String, remedy: String) -> UpgradeFindin
 }
 
 fn authority(ca: &CertificateAuthority) -> UpgradeFinding {
-    let CertificateAuthority { name, expires, .. } = ca;
-    warning(
-        None,
-        format!(
-            "the CA {name} ends at {expires}, and all certificates that it has signed end with it"
-        ),
-        format!("`ctl certs rotate {name}` replaces it"),
-    )
+    let [message, remedy] = end_of(ca);
+    warning(None, message, remedy)
 }
 
 fn identity(one: &IdentityCertificate) -> UpgradeFinding {

@@ -6,6 +6,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use halite_api::{UpgradeCheck, UpgradeFinding, UpgradeSeverity};
 use halite_core::refusal::Refusal;
+use halite_host_reports::health::HostHealth;
+use halite_names::NodeName;
 use halite_orchestrate::host_findings::{Against, finding, holds, kubelets, minions};
 use halite_pillar::role::Role;
 use serde_json::Value;
@@ -29,6 +31,7 @@ pub(super) async fn of(
     let inspection = inspect(against.jobs.app(), against.jobs).await?;
     let mut found = uncompiled(states, steps);
     found.extend(hosts(against));
+    found.extend(not_joined(against, &inspection.minions));
     found.extend(minions::findings(against).await?);
     found.extend(kubelets::findings(against, &kubelets_of(&inspection))?);
     found.extend(etcd::findings(&inspection.status));
@@ -106,6 +109,28 @@ fn hosts(against: &Against<'_>) -> Vec<UpgradeFinding> {
         finding(severity, UpgradeCheck::Hosts, Some(host), message, remedy)
     };
     away.map(text).collect()
+}
+
+/// Hosts that only their own run may change: their `ctl node add` has not begun there, or was refused.
+fn not_joined(
+    against: &Against<'_>,
+    minions: &BTreeMap<NodeName, HostHealth>,
+) -> Vec<UpgradeFinding> {
+    let bare = |host: &&str| minions.get(*host).is_some_and(|health| health.bare);
+    let error = |host: &str| {
+        finding(
+            UpgradeSeverity::Error,
+            UpgradeCheck::Hosts,
+            Some(host),
+            format!("{host} is declared and has not joined: the run would stop at it"),
+            format!("finish `ctl node add {host}`, or remove it with `ctl node remove {host}`"),
+        )
+    };
+    against
+        .hosts_that_change()
+        .filter(bare)
+        .map(error)
+        .collect()
 }
 
 /// Old or unverified backups, if the run makes none.
