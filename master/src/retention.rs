@@ -116,8 +116,8 @@ async fn prune_jobs(store: &Store, kept: KeptJobs, now: Millis) -> Result<u64, S
     Ok(removed + shrink(store, kept, now, AT_A_TIME).await?)
 }
 
-/// Removes jobs and runs that ended before `before` from an oversized store, the oldest first: all
-/// but the newest job, and but the runs that it always retains; returns their number.
+/// Removes jobs and runs that ended before `before` from an oversized store, the oldest first, and
+/// returns their number. The newest job stays, and so do the runs that each store retains.
 async fn shrink(
     store: &Store,
     kept: KeptJobs,

@@ -184,7 +184,7 @@ fn a_step_behind_another_job_names_that_job() {
         while let Some(event) = events.next().await {
             last = event.unwrap().data_json;
         }
-        let failure = format!("worker-1 has not got the job within its timeout: {because}");
+        let failure = format!("worker-1 has not received the job within its timeout: {because}");
         assert!(last.contains(&failure) && last.contains(&cancel), "{last}");
         assert!(!last.contains("late return"), "{last}");
     });

@@ -34,8 +34,8 @@ const USED: &str = ".used";
 const UNUSED: Duration = Duration::from_secs(7 * 24 * 3600);
 
 /// Copies the cached dependencies of these profiles into a clone's `target`, each once, unless Cargo
-/// has already compiled some there: other files of the same compilation do not fit to what was
-/// compiled with them. `say` is called before an operation that takes seconds.
+/// has already compiled some there: crates that were compiled against those do not accept another
+/// build of the same package. `say` is called before an operation that takes seconds.
 ///
 /// # Errors
 /// The cache cannot be read, or `target` cannot be written. Cargo compiles missing files.

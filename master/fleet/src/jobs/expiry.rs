@@ -210,7 +210,7 @@ impl Jobs {
             Expiry::TimedOut if unsent => {
                 let store = &self.app.store;
                 let parts = store.open_parts(std::slice::from_ref(minion)).await?;
-                let late = format!("{minion} has not got the job within its timeout");
+                let late = format!("{minion} has not received the job within its timeout");
                 match comes_first(&parts, row) {
                     Some(first) => format!(
                         "{late}: the job {first} comes first there, and one job at a time applies states; `ctl job show {first}` shows \

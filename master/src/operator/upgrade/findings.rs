@@ -111,7 +111,8 @@ fn hosts(against: &Against<'_>) -> Vec<UpgradeFinding> {
     away.map(text).collect()
 }
 
-/// Hosts that only their own run may change: their `ctl node add` has not begun there, or was refused.
+/// Hosts that only their own run may change: their `ctl node add` has not begun there, or was
+/// refused.
 fn not_joined(
     against: &Against<'_>,
     minions: &BTreeMap<NodeName, HostHealth>,

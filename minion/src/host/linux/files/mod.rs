@@ -273,7 +273,7 @@ pub fn rename(from: &Path, to: &Path) -> HostResult<()> {
 /// space on the disk.
 ///
 /// # Errors
-/// There is no file at `from`, or the kernel refuses.
+/// `from` does not exist, or the kernel refuses.
 pub fn replace(from: &Path, to: &Path) -> HostResult<()> {
     immutable::retried(to, || {
         // The content first: otherwise a power cut may leave an empty file under the new name.
