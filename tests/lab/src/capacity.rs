@@ -99,6 +99,13 @@ pub(super) fn for_hosts(
     })
 }
 
+/// Returns whether this number of inotify instances is left beside the `running` hosts, once each
+/// has reached its full number.
+pub(super) fn leaves(instances: usize, running: &BTreeMap<String, usize>) -> Result<bool> {
+    let taken = promised(held()?, running);
+    Ok(room("programs", instances, &taken, limit()?).is_ok())
+}
+
 /// Waits for what programs beside the hosts take for a moment; hosts keep their instances.
 fn await_room(
     what: &str,
@@ -207,8 +214,8 @@ fn promised(
     held
 }
 
-/// Inotify instances that root's processes hold now: the kernel counts by user. By host, and by name
-/// those of processes outside of any host.
+/// Inotify instances that root's processes hold now: the kernel counts by user. By host, and by
+/// name those of processes outside of any host.
 fn held() -> Result<BTreeMap<String, usize>> {
     let mut held = BTreeMap::new();
     for process in fs::read_dir("/proc")? {

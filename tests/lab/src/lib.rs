@@ -210,6 +210,15 @@ impl Lab {
     }
 }
 
+/// Returns whether the running hosts of all labs leave this number of inotify instances to other
+/// programs, once each host has reached its full number.
+///
+/// # Errors
+/// The hosts or the machine's limit cannot be read.
+pub fn leaves_inotify(instances: usize) -> Result<bool> {
+    capacity::leaves(instances, &running()?)
+}
+
 /// Hosts of all running labs, by the name of their control groups, with the instances that each
 /// eventually takes.
 fn running() -> Result<BTreeMap<String, usize>> {

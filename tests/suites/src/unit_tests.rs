@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, anyhow, bail, ensure};
 use halite_lab::build::source_root;
-use halite_lab::build_command;
+use halite_lab::{build_command, leaves_inotify};
 use serde_json::Value;
 
 /// Test programs that run in parallel: some wait for other programs.
@@ -20,6 +20,14 @@ const AT_ONCE: usize = 3;
 /// Tests that run in parallel within a program: most of their time they wait, for programs, stores
 /// and connections.
 const THREADS: &str = "6";
+
+/// Inotify instances that a program's tests may take: masters watch the documents, and agents of
+/// GnuPG their directories.
+const INSTANCES: usize = 12;
+
+/// The time that programs wait for these: longer than three control planes exist in a default run.
+const PATIENCE: Duration = Duration::from_mins(10);
+const TICK: Duration = Duration::from_secs(1);
 
 /// Programs that start first, because they wait for real programs most of their time.
 const FIRST: &[&str] = &["lib/etcd plain_etcd"];
@@ -124,6 +132,7 @@ pub(crate) fn run(executables: &[Executable], tools: &[(&str, PathBuf)]) -> Resu
         None
     };
     let waiting: Mutex<VecDeque<&Executable>> = Mutex::new(executables.iter().collect());
+    let patience = Mutex::new(PATIENCE);
     let next = || {
         let mut waiting = waiting.lock().unwrap_or_else(PoisonError::into_inner);
         waiting.pop_front()
@@ -131,6 +140,7 @@ pub(crate) fn run(executables: &[Executable], tools: &[(&str, PathBuf)]) -> Resu
     let work = || -> Result<Vec<Group>> {
         let mut groups = Vec::new();
         while let Some(executable) = next() {
+            await_instances(&patience)?;
             let memory = memory.as_ref().map(|dir| dir.path());
             groups.push(one(executable, &[], tools, memory)?);
         }
@@ -149,6 +159,22 @@ pub(crate) fn run(executables: &[Executable], tools: &[(&str, PathBuf)]) -> Resu
     })?;
     ensure!(groups.iter().any(|group| group.passed > 0), "no test ran");
     Ok(groups)
+}
+
+/// Waits until the hosts of the clusters leave enough inotify instances, at most until all waits
+/// together have used up `patience`. Hosts that lack instances fail in many ways.
+fn await_instances(patience: &Mutex<Duration>) -> Result<()> {
+    let mut left = patience.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut said = false;
+    while !left.is_zero() && !leaves_inotify(INSTANCES)? {
+        if !said {
+            println!("  the next unit tests wait for inotify instances, which the hosts have");
+            said = true;
+        }
+        thread::sleep(TICK);
+        *left = left.saturating_sub(TICK);
+    }
+    Ok(())
 }
 
 /// Returns whether temporary files may be in memory (proc_meminfo(5)).
