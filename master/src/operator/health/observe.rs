@@ -210,7 +210,7 @@ async fn component(api: &dyn Api, host: &NodeName, name: &'static str) -> Compon
         name: format!("{name}-{host}"),
     };
     let fault = match api.get(&reference).await {
-        Ok(Some(pod)) if is_ready(&pod) => None,
+        Ok(Some(pod)) if is_ready(&pod) || starts(&pod) => None,
         Ok(Some(_)) => Some("its pod is not ready".to_owned()),
         Ok(None) => Some("it has no pod: no manifest, or a kubelet that does not run".to_owned()),
         Err(error) => Some(chain(&error)),
@@ -226,6 +226,16 @@ fn is_ready(pod: &Value) -> bool {
     let conditions = pod["status"]["conditions"].as_array();
     let mut conditions = conditions.into_iter().flatten();
     conditions.any(|condition| condition["type"] == "Ready" && condition["status"] == "True")
+}
+
+/// Returns whether the container of a static pod runs, and its startup probe has not succeeded yet:
+/// kubeadm's asks only every 10 s, so this is usual after each change of the manifest. The kubelet
+/// ends a container for which it does not succeed; the next one does not count as starting.
+fn starts(pod: &Value) -> bool {
+    let container = &pod["status"]["containerStatuses"][0];
+    container["started"] == false
+        && container["state"]["running"].is_object()
+        && container["lastState"]["terminated"].is_null()
 }
 
 async fn servers(jobs: &Jobs, snapshot: &Snapshot) -> Vec<(NodeName, Option<String>)> {
@@ -249,4 +259,29 @@ async fn etcd(jobs: &Jobs, snapshot: &Snapshot) -> Option<Result<Overview, Silen
         Ok(Overview::take(members.as_ref()).await?)
     };
     Some(limited("etcd", asked).await)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_component_that_starts_for_the_first_time_has_no_fault() {
+        let pod = |container: Value| json!({"status": {"containerStatuses": [container]}});
+        let running = json!({"running": {"startedAt": "2026-11-30T16:54:31Z"}});
+        let ended = json!({"terminated": {"exitCode": 1}});
+        let waiting = json!({"waiting": {"reason": "CrashLoopBackOff"}});
+        let starting = json!({"started": false, "state": running, "lastState": {}});
+        assert!(starts(&pod(starting)));
+        for other in [
+            json!({"started": true, "state": running, "lastState": {}}),
+            json!({"started": false, "state": running, "lastState": ended}),
+            json!({"started": false, "state": waiting, "lastState": {}}),
+        ] {
+            assert!(!starts(&pod(other.clone())), "{other}");
+        }
+        assert!(!starts(&json!({"status": {}})));
+    }
 }
