@@ -124,9 +124,11 @@ pub struct GlobalArgs {
 pub struct Global {
     /// The format of the answer.
     pub output: Format,
-    /// The access to the master, or the reason why the contexts cannot be used: it matters only to a
-    /// command that calls the master.
+    /// The access to the master, or the reason why the contexts cannot be used: it matters only to
+    /// a command that calls the master.
     pub access: Result<MasterAccess, String>,
+    /// The given options among `--context`, `--master` and `--identity`.
+    pub access_options: String,
 }
 
 /// The address and the identity with which a command calls the master.
@@ -250,8 +252,8 @@ pub enum Command {
         /// contains this program, or else the one in use.
         bundle: Option<PathBuf>,
     },
-    /// Upgrade the cluster to another bundle: with the same Kubernetes, a newer patch release, or the
-    /// next minor version. An interrupted upgrade is resumed.
+    /// Upgrade the cluster to another bundle: with the same Kubernetes, a newer patch release, or
+    /// the next minor version. An interrupted upgrade is resumed.
     ///
     /// Before anything changes, it shows the order and all findings; if one of them would stop the
     /// run, the run does not start. A backup is made first, unless --no-backup is given. Each host
@@ -293,7 +295,8 @@ pub enum Command {
         /// A new directory. It gets one directory for each package, with the content of /usr/share.
         directory: PathBuf,
         /// Write those of this program and of the master to an existing directory such as
-        /// /usr/local/share. Remove pages that an earlier version wrote there and this one does not.
+        /// /usr/local/share. Remove pages that an earlier version wrote there and this one does
+        /// not.
         #[arg(long)]
         installed: bool,
     },

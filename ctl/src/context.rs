@@ -9,8 +9,10 @@ use std::{env, fs};
 use anyhow::{Context as _, anyhow, bail};
 use serde::{Deserialize, Serialize};
 
+use crate::again::CommandLine;
 use crate::cli::{Global, GlobalArgs, MasterAccess};
 use crate::files;
+use crate::output::path_text;
 
 /// The identity of root on a control-plane host.
 const IDENTITY: &str = "/etc/halite/operator";
@@ -98,8 +100,8 @@ impl Contexts {
     }
 }
 
-/// The options of a command, completed from the environment and the contexts of this user. They have
-/// no access to a master if the contexts cannot be read, or the named one does not exist.
+/// The options of a command, completed from the environment and the contexts of this user. They
+/// have no access to a master if the contexts cannot be read, or the named one does not exist.
 pub fn resolve(args: &GlobalArgs) -> Global {
     let variable = |name: &str| env::var(name).ok().filter(|value| !value.is_empty());
     let contexts = Contexts::read(file().as_deref());
@@ -107,7 +109,17 @@ pub fn resolve(args: &GlobalArgs) -> Global {
     Global {
         output: args.output,
         access: access.map_err(|error| format!("{error:#}")),
+        access_options: access_options(args),
     }
+}
+
+/// The given options for the access to the master, as words for the end of a command line.
+fn access_options(args: &GlobalArgs) -> String {
+    let options = CommandLine::new("")
+        .option("context", args.context.as_ref())
+        .option("master", args.master.as_ref());
+    let identity = args.identity.as_deref().map(path_text);
+    options.option("identity", identity).text()
 }
 
 /// Each value comes from its option, or else from a named context, the environment, the current
@@ -214,6 +226,20 @@ mod tests {
         assert_eq!(
             resolved(Some("lab"), Some("o:1"), true),
             pair("o:1", "/l.pem")
+        );
+    }
+
+    #[test]
+    fn a_command_is_repeated_with_the_same_options() {
+        let args = GlobalArgs {
+            output: Format::Table,
+            context: Some("ship 2".to_owned()),
+            master: None,
+            identity: Some("/x.pem".into()),
+        };
+        assert_eq!(
+            access_options(&args),
+            " --context 'ship 2' --identity /x.pem"
         );
     }
 

@@ -27,6 +27,8 @@ pub struct FinishedRun {
     pub predicted: Vec<(MinionId, MinionReturn)>,
     /// The plan of an upgrade that was tested.
     pub plan: Option<UpgradePlan>,
+    /// The options with which its command named the master, for the command that repeats it.
+    pub access_options: String,
 }
 
 /// The beginning of the remark on a step that left hosts out.
@@ -130,7 +132,8 @@ pub fn print_outcome(
                 failure.replace('\n', "\n    ")
             ));
         }
-        format!("{text}{}: {again}\n", way_on([Some(done)]))
+        let way = way_on([Some(done)]);
+        format!("{text}{way}: {again}{}\n", done.access_options)
     })?;
     Ok(if done.retcode == 0 { 0 } else { FAILED })
 }
@@ -181,7 +184,9 @@ pub fn print_outcomes(
         }
         if failed {
             let way = way_on(done.iter().map(|(_, run)| run.as_ref().ok()));
-            text.push_str(&format!("{way}: {again}\n"));
+            let mut runs = done.iter().filter_map(|(_, run)| run.as_ref().ok());
+            let options = runs.next().map_or("", |run| &run.access_options);
+            text.push_str(&format!("{way}: {again}{options}\n"));
         }
         text
     })?;
@@ -217,6 +222,7 @@ mod tests {
     use halite_api::{Step, StepDetail, StepStatus};
 
     use super::*;
+    use crate::output::Format;
 
     fn ended(by: Option<&str>, steps: Vec<Step>) -> RunEnded {
         RunEnded {
@@ -241,6 +247,29 @@ mod tests {
         assert!(way_on([Some(&cancelled), Some(&good)]).contains("To continue"));
         for other in [Some(&bad), None] {
             assert!(way_on([Some(&cancelled), other]).contains("Fix the cause"));
+        }
+    }
+
+    #[test]
+    fn the_command_to_repeat_names_the_same_cluster() {
+        let done = FinishedRun {
+            retcode: 1,
+            access_options: " --context ship-2".to_owned(),
+            ..FinishedRun::default()
+        };
+        let again = "ctl node add worker-1";
+        let printed = |print: &dyn Fn(&mut Screen) -> anyhow::Result<u8>| {
+            let out = tempfile::NamedTempFile::new().unwrap();
+            let open = || out.reopen().unwrap();
+            print(&mut Screen::on(Format::Table, open(), open())).unwrap();
+            std::fs::read_to_string(out.path()).unwrap()
+        };
+        let one = printed(&|screen| print_outcome(&done, "is Ready", again, screen));
+        let runs = [("worker-1".to_owned(), Ok(done.clone()))];
+        let several = printed(&|screen| print_outcomes(&runs, "is Ready", again, screen));
+        for text in [one, several] {
+            let says = "run the same command again: ctl node add worker-1 --context ship-2\n";
+            assert!(text.ends_with(says), "{text}");
         }
     }
 

@@ -1,8 +1,9 @@
 //! Generates the manual pages and shell completions of the packages from the definitions of the
 //! command lines.
 //!
-//! `ctl` generates them for the other programs, too, so that the minion, which is on every host, does not
-//! contain the generator. The state tree has copies of the minion's pages, for hosts without `ctl`.
+//! `ctl` generates them for the other programs, too, so that the minion, which is on every host,
+//! does not contain the generator. The state tree has copies of the minion's pages, for hosts
+//! without `ctl`.
 
 use std::fs;
 use std::io::ErrorKind;

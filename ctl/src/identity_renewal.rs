@@ -1,5 +1,5 @@
-//! The file of an operator follows the rotation of the CA of identities. The master presents its CAs
-//! with each connection, and signs another certificate for the same key.
+//! The file of an operator follows the rotation of the CA of identities. The master presents its
+//! CAs with each connection, and signs another certificate for the same key.
 
 use std::path::Path;
 use std::time::Duration;
@@ -18,9 +18,9 @@ use crate::identity::OperatorIdentity;
 /// Limit for the master to sign a certificate.
 const ANSWER: Duration = Duration::from_secs(15);
 
-/// Brings the file of an operator up to date, if the master that has answered trusts other CAs than the
-/// file has, or another one signs. States write the directory of root on a host. A failure is reported:
-/// the identity works until the old CA leaves.
+/// Brings the file of an operator up to date, if the master that has answered trusts other CAs than
+/// the file has, or another one signs. States write the directory of root on a host. A failure is
+/// reported: the identity works until the old CA leaves.
 pub async fn follow_ca(path: &Path, own: &OperatorIdentity, channel: &Channel) {
     if !path.is_file() || !is_behind(own, channel.authorities()) {
         return;
@@ -45,7 +45,8 @@ fn is_behind(own: &OperatorIdentity, presented: &str) -> bool {
 async fn follow(path: &Path, own: &OperatorIdentity, channel: &Channel) -> anyhow::Result<()> {
     let presented = channel.authorities();
     let mut client = own.client.clone();
-    // During a rotation it always asks: a restored master does not know that it has signed this one.
+    // During a rotation it always asks: a restored master does not know that it has signed this
+    // one.
     let is_rotated = pki::certificates(presented)?.len() > 1;
     if is_rotated || !pki::is_of_signer(&client.certificate_pem, presented) {
         let name = Inspected::from_pem(&client.certificate_pem)?.identity()?;

@@ -1,5 +1,5 @@
-//! The contract of the documents that `ctl` makes itself: `lib/api/contract` has one of each, which the
-//! reference shows. `HALITE_UPDATE_GOLDENS=1` writes them again.
+//! The contract of the documents that `ctl` makes itself: `lib/api/contract` has one of each, which
+//! the reference shows. `HALITE_UPDATE_GOLDENS=1` writes them again.
 
 use std::path::Path;
 

@@ -5,6 +5,7 @@
 //! error, and the exit code. `ctl` itself changes only bundles, backups and documents: hosts are
 //! changed by the minion program, and the cluster by the master.
 
+mod again;
 mod backup_file;
 mod bootstrap;
 mod cli;

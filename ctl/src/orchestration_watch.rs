@@ -114,6 +114,7 @@ async fn follow_steps(
     followed?;
     let mut done = watch.done;
     done.seconds = started.elapsed().as_secs_f64();
+    done.access_options.clone_from(&global.access_options);
     Ok(done)
 }
 

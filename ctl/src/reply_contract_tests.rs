@@ -1,5 +1,5 @@
-//! The contract of the master's replies and records that are not documents: real ones, which its tests
-//! have stored in `lib/api/contract`, become the documents of `ctl`.
+//! The contract of the master's replies and records that are not documents: real ones, which its
+//! tests have stored in `lib/api/contract`, become the documents of `ctl`.
 
 use std::path::{Path, PathBuf};
 

@@ -44,8 +44,8 @@ const SILENT: [(&str, &str); 2] = [
 /// The programs without which a host cannot join; the others belong to every system.
 const TOOLS: &str =
     "command -v curl >/dev/null || { echo 'curl is missing there; install it' >&2; exit 1; }\n";
-/// Lines that the scripts print at their end. Exit code 0 proves nothing: an account may have a forced
-/// command that only prints a message.
+/// Lines that the scripts print at their end. Exit code 0 proves nothing: an account may have a
+/// forced command that only prints a message.
 const READY: &str = "halite-ready";
 const JOINED: &str = "halite-joined";
 /// The exit code of `ssh` for its own errors.
@@ -148,8 +148,8 @@ struct Script<'a> {
     proof: Option<&'static str>,
     /// A text to hide in errors.
     secret: &'a str,
-    /// The time that it has, and the remedy if that is too short. Without a limit, `ssh` may ask the
-    /// operator.
+    /// The time that it has, and the remedy if that is too short. Without a limit, `ssh` may ask
+    /// the operator.
     limit: Option<(Duration, &'static str)>,
 }
 

@@ -4,8 +4,8 @@ use halite_testkit::process::make_program;
 
 use super::*;
 
-/// A program in place of `ssh`, which records its arguments and input and then runs a script. `$host`
-/// is the destination.
+/// A program in place of `ssh`, which records its arguments and input and then runs a script.
+/// `$host` is the destination.
 fn fake(user: &str, script: &str) -> (tempfile::TempDir, Ssh) {
     let directory = tempfile::tempdir().unwrap();
     let here = directory.path().display();

@@ -344,7 +344,8 @@ impl Declared {
         &self.declaration.cluster.metadata.name
     }
 
-    /// Returns whether a host is the first one of the cluster. The master of another one was promoted.
+    /// Returns whether a host is the first one of the cluster. The master of another one was
+    /// promoted.
     pub fn is_first(&self, name: &str) -> bool {
         let first = self.declaration.bootstrap_node();
         first.is_some_and(|node| node.metadata.name == name)

@@ -27,7 +27,8 @@ pub enum Certs {
     /// gets, and which programs restart or load them. CAs are kept, and so are the certificates
     /// that minions, kubelets and the master renew themselves.
     Renew(CertsRenew),
-    /// Replace keys or a CA of the cluster on all hosts that use them, in stages, without an interruption.
+    /// Replace keys or a CA of the cluster on all hosts that use them, in stages, without an
+    /// interruption.
     ///
     /// Each stage reaches all of these hosts before the next one starts: they accept the new key,
     /// then they use it, then they drop the old one. Repeat the command to continue a rotation that
@@ -69,12 +70,13 @@ pub struct CertsRenew {
 pub struct CertsRotate {
     /// The keys to replace.
     pub what: RotatedKeys,
-    /// Remove the old CA at once, because others may know its key. Hosts, pods and kubeconfigs do not reach
-    /// each other until they have the new one. With `halite`, hosts that are off have to enrol again.
+    /// Remove the old CA at once, because others may know its key. Hosts, pods and kubeconfigs do
+    /// not reach each other until they have the new one. With `halite`, hosts that are off have to
+    /// enrol again.
     #[arg(long)]
     pub compromised: bool,
-    /// Restart workloads whose pods depend on the old CA or key, as `kubectl rollout restart` does, instead
-    /// of waiting until you have.
+    /// Restart workloads whose pods depend on the old CA or key, as `kubectl rollout restart` does,
+    /// instead of waiting until you have.
     #[arg(long)]
     pub restart_pods: bool,
     /// Do not ask for confirmation.
@@ -105,7 +107,8 @@ pub struct CertsImport {
     /// The file with the certificate of the CA (PEM).
     #[arg(long, value_name = "FILE", required_unless_present = "discard")]
     pub cert: Option<PathBuf>,
-    /// The file with its private key (PEM), unless the certificate is for the request of `ctl certs csr`.
+    /// The file with its private key (PEM), unless the certificate is for the request of
+    /// `ctl certs csr`.
     #[arg(long, value_name = "FILE", requires = "cert")]
     pub key: Option<PathBuf>,
     /// The file with the certificates of the CAs above it, up to the root (PEM).

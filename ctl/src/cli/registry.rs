@@ -12,8 +12,8 @@ pub enum Registry {
     ///
     /// A backup is a directory in the registry's own layout. Blobs that the previous backup has are
     /// hard-linked, not stored again; every other blob is compared with its digest. A damaged
-    /// registry is refused, and so is an empty one if the previous backup is not empty: the disk may
-    /// not be mounted.
+    /// registry is refused, and so is an empty one if the previous backup is not empty: the disk
+    /// may not be mounted.
     Backup(Backup),
     /// List the backups in a directory, the oldest first. Reads only their metadata.
     List {

@@ -106,8 +106,8 @@ pub struct StatesLimit {
 /// The budget of hosts that are out because a job restarts their services.
 #[derive(Debug, Clone, Default, Args)]
 pub struct HostBudget {
-    /// The number or percentage of hosts without a control plane that may restart services at a time;
-    /// default: `upgrade.batch` of the cluster document, 25%.
+    /// The number or percentage of hosts without a control plane that may restart services at a
+    /// time; default: `upgrade.batch` of the cluster document, 25%.
     #[arg(long, value_parser = batch)]
     pub batch: Option<String>,
 }

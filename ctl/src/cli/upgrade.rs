@@ -61,8 +61,8 @@ pub struct NewUpgrade {
     /// Pause at this place; `ctl upgrade resume` continues.
     #[arg(long, value_name = "PLACE")]
     pub pause_after: Option<PausePlace>,
-    /// Apply the plan that `--test` has shown with this ID, with its version and options, if it still
-    /// holds; its first 12 characters are enough.
+    /// Apply the plan that `--test` has shown with this ID, with its version and options, if it
+    /// still holds; its first 12 characters are enough.
     #[arg(
         long,
         value_name = "ID",

@@ -62,8 +62,8 @@ fn remaining(days: i64) -> String {
     }
 }
 
-/// Formats the tables of CAs, of the next ones, of identities and of the hosts, then the hosts without
-/// an answer.
+/// Formats the tables of CAs, of the next ones, of identities and of the hosts, then the hosts
+/// without an answer.
 pub fn listed(found: &CertificateList, paint: &Paint) -> String {
     let mut parts = Vec::new();
     if !found.authorities.is_empty() {

@@ -49,7 +49,8 @@ pub fn request_text(made: &CaRequest, file: Option<&Path>) -> String {
 /// Runs `ctl certs import`.
 ///
 /// # Errors
-/// A file cannot be read, the master does not answer or refuses, or `--discard` cannot be confirmed.
+/// A file cannot be read, the master does not answer or refuses, or `--discard` cannot be
+/// confirmed.
 pub async fn import(
     global: &Global,
     args: &CertsImport,

@@ -10,9 +10,9 @@ use halite_proto::v1;
 use halite_states::shipped::DESTROY;
 use serde_json::{Value, json};
 
+use crate::again::CommandLine;
 use crate::cli::{DestroyCluster, Global};
 use crate::client;
-use crate::commands::again::CommandLine;
 use crate::identity;
 use crate::orchestration_watch::{print_outcome, run_orchestration, success_of};
 use crate::output::Screen;

@@ -5,9 +5,9 @@ use halite_proto::v1;
 use halite_states::shipped::{DEFRAG_ETCD, RECOVER_ETCD};
 use serde_json::json;
 
+use crate::again::CommandLine;
 use crate::cli::{EtcdDefrag, EtcdRecover, Global};
 use crate::client;
-use crate::commands::again::CommandLine;
 use crate::commands::promotion;
 use crate::orchestration_watch::{print_outcome, run_orchestration, success_of};
 use crate::output::{Paint, Screen, or_dash, table};

@@ -8,9 +8,9 @@ use halite_proto::ids::JobId;
 use halite_proto::tonic::{Status, Streaming};
 use halite_proto::v1;
 
-use super::again::same_run;
 use super::jobs;
 use crate::FAILED;
+use crate::again::same_run;
 use crate::cli::{Events, Global};
 use crate::client;
 use crate::client::{Operator, document};

@@ -6,9 +6,9 @@ use halite_api::{ClusterStatus, FailedHandOver, MasterList, StandbyHost, StreamR
 use halite_pillar::masters::STANDBY_OF;
 use serde::de::DeserializeOwned;
 
+use crate::again::CommandLine;
 use crate::cli::{Global, Master};
 use crate::client;
-use crate::commands::again::CommandLine;
 use crate::commands::{promotion, retire};
 use crate::output::{Paint, Screen, list as listed, or_dash, table};
 use crate::paths::STATE_DIR;

@@ -1,7 +1,6 @@
 //! One module for each group of commands.
 
 mod about;
-mod again;
 pub mod backup;
 mod bundle;
 mod certs;
@@ -147,8 +146,8 @@ async fn node(global: &Global, command: Node, screen: &mut Screen) -> anyhow::Re
 
 #[cfg(test)]
 pub mod printed {
-    //! The printers of the master's documents, and the readers of its other replies, for the tests of the
-    //! contract.
+    //! The printers of the master's documents, and the readers of its other replies, for the tests
+    //! of the contract.
     pub use super::backup::header_of as backup_header;
     pub use super::certs::listed as certificates;
     pub use super::certs_own::{prepared_text as prepared_ca, request_text as ca_request};

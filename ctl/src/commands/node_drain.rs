@@ -5,8 +5,8 @@ use halite_states::shipped;
 use serde::Serialize;
 use serde_json::{Value, json};
 
+use crate::again::CommandLine;
 use crate::cli::{DrainedPods, Global, NodeDrain, OneNode};
-use crate::commands::again::CommandLine;
 use crate::orchestration_watch::{print_outcome, run_orchestration, success_of};
 use crate::output::Screen;
 

@@ -5,8 +5,8 @@ use halite_states::shipped;
 use serde_json::{Value, json};
 
 use crate::FAILED;
+use crate::again::CommandLine;
 use crate::cli::{Global, NodeReboot};
-use crate::commands::again::CommandLine;
 use crate::commands::node_drain;
 use crate::confirm::confirmed;
 use crate::orchestration_watch::{print_outcome, run_orchestration, success_of};

@@ -9,8 +9,8 @@ use halite_proto::v1;
 use halite_states::shipped;
 use serde_json::{Value, json};
 
+use crate::again::CommandLine;
 use crate::cli::{Global, NodeRemove, NodeReplace};
-use crate::commands::again::CommandLine;
 use crate::commands::{destroy, node_drain, nodes, promotion};
 use crate::confirm::confirmed;
 use crate::orchestration_watch::{FinishedRun, print_outcome, run_orchestration, success_of};

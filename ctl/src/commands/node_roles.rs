@@ -6,8 +6,8 @@ use halite_proto::v1;
 use halite_states::shipped;
 use serde_json::{Map, Value, json};
 
+use crate::again::CommandLine;
 use crate::cli::{Global, NodeRoles};
-use crate::commands::again::CommandLine;
 use crate::commands::node_remove;
 use crate::orchestration_watch::{print_outcome, run_orchestration, success_of};
 use crate::output::Screen;

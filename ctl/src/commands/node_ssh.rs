@@ -90,8 +90,8 @@ pub async fn add_hosts(
     Ok(outcomes.collect())
 }
 
-/// The hosts that do not let the operator in, with the reason. If one has an unknown key, `ssh` asks
-/// for it, one host after the other.
+/// The hosts that do not let the operator in, with the reason. If one has an unknown key, `ssh`
+/// asks for it, one host after the other.
 async fn unreached<'a>(
     ssh: &Ssh,
     hosts: &'a [SshHost],

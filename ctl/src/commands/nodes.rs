@@ -16,10 +16,10 @@ use halite_proto::v1;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
+use crate::again::CommandLine;
 use crate::cli::{Global, NodeAdd};
 use crate::client;
 use crate::client::refused;
-use crate::commands::again::CommandLine;
 use crate::commands::node_ssh;
 use crate::commands::node_ssh::SshHost;
 use crate::orchestration_watch::{

@@ -6,10 +6,10 @@ use halite_proto::v1;
 use serde_json::{Map, Value};
 
 use super::events;
+use crate::again::orchestration;
 use crate::cli::{Global, NewRun, Orchestrate, Runs};
 use crate::client;
 use crate::client::document;
-use crate::commands::again::orchestration;
 use crate::orchestration_watch::{print_outcome, run_orchestration, success_of};
 use crate::output::{Screen, or_dash, table};
 

@@ -14,10 +14,10 @@ use tokio::time::Instant;
 
 use self::stage::{Stage, Stages};
 use crate::FAILED;
+use crate::again::CommandLine;
 use crate::cli::{Global, MasterRetire, NodeRemove};
 use crate::client;
 use crate::client::document;
-use crate::commands::again::CommandLine;
 use crate::commands::{node_remove, promotion};
 use crate::confirm::confirmed;
 use crate::event_stream::is_passing;

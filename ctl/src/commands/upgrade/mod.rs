@@ -12,9 +12,9 @@ use halite_states::shipped::UPGRADE;
 use serde_json::Value;
 
 use crate::FAILED;
+use crate::again::CommandLine;
 use crate::cli::{Global, LastUpgrade, NewUpgrade, RunOptions, Upgrade};
 use crate::client;
-use crate::commands::again::CommandLine;
 use crate::confirm::confirmed;
 use crate::finished_run::FinishedRun;
 use crate::orchestration_watch::{print_outcome, run_orchestration, success_of};
@@ -63,7 +63,8 @@ async fn upgrade(
     carry_out(global, (run, options), plan, &again, screen).await
 }
 
-/// Starts the upgrade of a plan that was shown, with its options; `id` may be the start of the plan's.
+/// Starts the upgrade of a plan that was shown, with its options; `id` may be the start of the
+/// plan's.
 async fn apply_shown(
     global: &Global,
     (id, version): (&str, Option<&str>),
@@ -77,7 +78,8 @@ async fn apply_shown(
     }
     let paint = screen.paint();
     screen.note(plan::whole(&plan, &paint).trim_end());
-    still_holds(id, &plan, &again)?;
+    let present = format!("{again} --test{}", global.access_options);
+    still_holds(id, &plan, &present)?;
     let options = plan.options.clone();
     let again = CommandLine::new(again).flag(run.yes, "yes").text();
     carry_out(global, (run, options), plan, &again, screen).await
@@ -97,11 +99,11 @@ fn is_for(version: &str, id: &str, plan: &UpgradePlan) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Refuses a plan that is not the one that the operator has read; `again` starts the present one.
-fn still_holds(id: &str, plan: &UpgradePlan, again: &str) -> anyhow::Result<()> {
+/// Refuses a plan that is not the one that the operator has read; `present` shows the present one.
+fn still_holds(id: &str, plan: &UpgradePlan, present: &str) -> anyhow::Result<()> {
     if !plan.changed.is_empty() {
         bail!(
-            "the plan {id} no longer holds, so nothing was changed: {}; `{again} --test` shows the present one",
+            "the plan {id} no longer holds, so nothing was changed: {}; `{present}` shows the present one",
             plan.changed.join("; ")
         );
     }
@@ -130,7 +132,7 @@ async fn carry_out(
     // A run that is open already is judged by its own steps.
     let is_refused = plan.run.is_none() && !errors(&plan).is_empty();
     if is_refused && !args.test {
-        return refused(again, plan, screen);
+        return refused(&format!("{again}{}", global.access_options), plan, screen);
     }
     if !confirmed(&question(&plan), args.yes || args.test, screen)? {
         return Ok(FAILED);
@@ -229,8 +231,8 @@ fn new_options(args: &NewUpgrade, run: &RunOptions) -> UpgradeOptions {
     }
 }
 
-/// The options without a plan. The content of an emptyDir is lost with its pod: a run does not stop in
-/// the middle to ask about it.
+/// The options without a plan. The content of an emptyDir is lost with its pod: a run does not stop
+/// in the middle to ask about it.
 fn options(args: &RunOptions) -> UpgradeOptions {
     UpgradeOptions {
         batch: args.batch.clone(),
@@ -397,13 +399,13 @@ mod tests {
         let id = "0123456789ab";
         let mut plan = plan(&["a"]);
         plan.options = new_options(&arguments("1.1 --batch 3").0, &arguments("1.1 --batch 3").1);
-        let again = progress::again(&plan.bundle, &plan.options);
-        assert!(still_holds(id, &plan, &again).is_ok());
+        let present = format!("{} --test", progress::again(&plan.bundle, &plan.options));
+        assert!(still_holds(id, &plan, &present).is_ok());
         plan.changed = vec![
             "worker-1: changed motd".to_owned(),
             "cp-9: not part of it".to_owned(),
         ];
-        let error = still_holds(id, &plan, &again).unwrap_err().to_string();
+        let error = still_holds(id, &plan, &present).unwrap_err().to_string();
         assert_eq!(
             error,
             "the plan 0123456789ab no longer holds, so nothing was changed: worker-1: changed motd; cp-9: not part of it; \

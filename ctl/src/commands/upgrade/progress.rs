@@ -8,10 +8,10 @@ use halite_proto::v1;
 
 use super::start;
 use crate::FAILED;
+use crate::again::CommandLine;
 use crate::cli::Global;
 use crate::client;
 use crate::client::document;
-use crate::commands::again::CommandLine;
 use crate::confirm::confirmed;
 use crate::orchestration_watch::print_outcome;
 use crate::output::{Screen, list, or_dash};

@@ -1,8 +1,8 @@
 //! `ctl config wizard`: asks for the fields of a new declaration that its schemas mark, and writes
 //! its documents.
 //!
-//! The questions, their texts, defaults, ranges and conditions come from the schemas, so a new field
-//! needs no code here. Each answer is checked by the validation of the documents. Nothing is
+//! The questions, their texts, defaults, ranges and conditions come from the schemas, so a new
+//! field needs no code here. Each answer is checked by the validation of the documents. Nothing is
 //! written before the last answer.
 
 mod answers;
