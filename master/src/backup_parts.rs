@@ -162,7 +162,8 @@ impl Head<'_> {
 pub struct SavedContent {
     /// The files that are read while they are sent.
     pub files: Files,
-    /// The files with CAs and keys, if they were read before: a rotation may change the ones on disk.
+    /// The files with CAs and keys, if they were read before: a rotation may change the ones on
+    /// disk.
     pub keys: saved::SavedKeys,
 }
 

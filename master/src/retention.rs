@@ -74,8 +74,8 @@ async fn prune(app: &App) {
     }
 }
 
-/// Keeps the store below its size between two days: ten highstates of a large cluster in a day could
-/// fill the disk.
+/// Keeps the store below its size between two days: ten highstates of a large cluster in a day
+/// could fill the disk.
 async fn keep_size(app: &App) {
     match reduce(app.store.as_ref(), app.config.jobs, app.clock.now()).await {
         Ok(0) => {}

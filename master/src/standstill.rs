@@ -30,9 +30,9 @@ impl Observed {
     }
 }
 
-/// Ends the process once it has stood still, unless no other host can have the master. Its own thread
-/// observes the clock, because the threads of the runtime may be busy with files. The clock includes the
-/// time for which the host was suspended; a hypervisor may hide a pause from it.
+/// Ends the process once it has stood still, unless no other host can have the master. Its own
+/// thread observes the clock, because the threads of the runtime may be busy with files. The clock
+/// includes the time for which the host was suspended; a hypervisor may hide a pause from it.
 ///
 /// # Errors
 /// The thread cannot be started.

@@ -18,8 +18,8 @@ use crate::host::linux::files;
 use crate::identity::{Identity, IdentityError, InvalidIdentity};
 use crate::{grains, identity, masters};
 
-/// The pauses between two requests until an operator has decided, which may take hours, and many hosts
-/// may wait.
+/// The pauses between two requests until an operator has decided, which may take hours, and many
+/// hosts may wait.
 const PAUSES: Backoff = Backoff::new(Duration::from_secs(2), Duration::from_secs(10));
 /// Longest wait for one answer.
 const ANSWER: Duration = Duration::from_secs(30);
@@ -193,8 +193,8 @@ async fn ask(channel: Channel, question: EnrolRequest) -> Result<EnrolReply, Enr
 }
 
 /// Gets a certificate for the present key after the present certificate has expired, or its CA has
-/// been replaced: the host was off for longer than its lifetime, or while minions got others. A master
-/// that knows the key requires neither token nor operator.
+/// been replaced: the host was off for longer than its lifetime, or while minions got others. A
+/// master that knows the key requires neither token nor operator.
 ///
 /// # Errors
 /// There is no trusted connection, or the master no longer accepts the key.

@@ -118,7 +118,8 @@ impl Identity {
         }
     }
 
-    /// Trusts these CAs of identities (PEM) from now on; returns `false` if they are the present ones.
+    /// Trusts these CAs of identities (PEM) from now on; returns `false` if they are the present
+    /// ones.
     ///
     /// # Errors
     /// They cannot be read, or cannot be recorded: then the present ones stay.

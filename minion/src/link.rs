@@ -193,8 +193,8 @@ impl Session<'_> {
         hello: MasterHello,
     ) -> Result<(), End> {
         let shown = hello.evidence.unwrap_or_default();
-        // The master has presented a certificate of a trusted CA. Its epoch may be signed by the next
-        // one already, of which this host first hears now.
+        // The master has presented a certificate of a trusted CA. Its epoch may be signed by the
+        // next one already, of which this host first hears now.
         let trusted = format!("{}\n{}", identity.ca_pem, hello.ca_pem);
         masters.accept(&shown, &trusted, hello.masters)?;
         if hello.ca_pem.is_empty() {

@@ -1,5 +1,5 @@
-//! The turn of this host: before a job restarts a service, the master decides whether as many hosts as
-//! its budget allows are out already.
+//! The turn of this host: before a job restarts a service, the master decides whether as many hosts
+//! as its budget allows are out already.
 
 use crate::host::{HostFuture, HostResult};
 

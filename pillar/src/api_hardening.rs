@@ -85,7 +85,8 @@ pub struct ApiAdmission {
     pub pod_security: Option<PodSecurity>,
     /// The configurations of further admission plugins.
     pub plugins: Vec<AdmissionPlugin>,
-    /// Admission plugins that are enabled in addition to Kubernetes' defaults and `NodeRestriction`.
+    /// Admission plugins that are enabled in addition to Kubernetes' defaults and
+    /// `NodeRestriction`.
     #[schemars(schema_with = "plugin_names")]
     pub enable: Vec<String>,
     /// Admission plugins of Kubernetes' defaults that are disabled.
@@ -93,7 +94,8 @@ pub struct ApiAdmission {
     pub disable: Vec<String>,
 }
 
-/// The Pod Security Standard of namespaces without labels of their own (`pod-security.kubernetes.io`).
+/// The Pod Security Standard of namespaces without labels of their own
+/// (`pod-security.kubernetes.io`).
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default, deny_unknown_fields)]
 pub struct PodSecurity {

@@ -71,7 +71,8 @@ impl Backup {
         )
     }
 
-    /// The longest time between two backups, in hours. Repetitions end with the day, as systemd's do.
+    /// The longest time between two backups, in hours. Repetitions end with the day, as systemd's
+    /// do.
     #[must_use]
     pub fn longest_gap(&self) -> i64 {
         let (first, step, _) = self.times();

@@ -25,9 +25,9 @@ pub const ROTATED: [&str; 6] = [
     SERVICE_ACCOUNTS,
 ];
 
-/// Those whose stages a host records, to refuse the states of a master with earlier ones. A host does
-/// not connect to a master whose CA of identities it does not trust, and the CA of the site's servers
-/// is only used by the hosts of one master.
+/// Those whose stages a host records, to refuse the states of a master with earlier ones. A host
+/// does not connect to a master whose CA of identities it does not trust, and the CA of the site's
+/// servers is only used by the hosts of one master.
 pub const RECORDED: [&str; 4] = ["kubernetes", "etcd", "front-proxy", SERVICE_ACCOUNTS];
 
 /// The number of stages of a rotation.
@@ -82,7 +82,8 @@ pub struct CaRotation {
     /// trusted any more.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cross: Option<String>,
-    /// `true` if the old one was still to sign when it left, because its key may be known to others.
+    /// `true` if the old one was still to sign when it left, because its key may be known to
+    /// others.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub compromised: bool,
     /// The number of rotations of this CA that ended before this one.

@@ -1,10 +1,10 @@
 //! The keys that encrypt objects in etcd, and the file with which API servers use them.
 //!
-//! The master makes the keys and keeps them. An API server must be able to decrypt with a key before
-//! another one encrypts with it, so a key is used in steps: all API servers get it, then all encrypt
-//! with it, then all objects are written again, and then all lose the older key. Each step is a form
-//! of [`EncryptionKeys`], with a number that grows: the stage. The name of a key is never used again,
-//! so a state that names it has that key or none.
+//! The master makes the keys and keeps them. An API server must be able to decrypt with a key
+//! before another one encrypts with it, so a key is used in steps: all API servers get it, then all
+//! encrypt with it, then all objects are written again, and then all lose the older key. Each step
+//! is a form of [`EncryptionKeys`], with a number that grows: the stage. The name of a key is never
+//! used again, so a state that names it has that key or none.
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -150,8 +150,8 @@ impl EncryptionKeys {
         Some(&key.secret)
     }
 
-    /// Step 1 of a rotation: a new key that only decrypts. Takes none while there is a key that does
-    /// not encrypt yet, or while a rotation has not ended: it is resumed.
+    /// Step 1 of a rotation: a new key that only decrypts. Takes none while there is a key that
+    /// does not encrypt yet, or while a rotation has not ended: it is resumed.
     #[must_use]
     pub fn with_next(mut self, key: NewKey) -> Self {
         let resumes = self.rotates || self.keys.len() == MOST || self.writer.is_none();

@@ -11,7 +11,8 @@ use crate::{field_schemas, formats};
 
 pub use crate::formats::Weekly;
 
-/// Pillar path of the private key of the client of an external etcd, for hosts with a control plane.
+/// Pillar path of the private key of the client of an external etcd, for hosts with a control
+/// plane.
 pub const CLIENT_KEY: &str = "etcd.external.key";
 
 /// etcd: the hosts of its members, the program that runs a member, and its flags.

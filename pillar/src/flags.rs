@@ -7,8 +7,8 @@ use serde::{Deserialize, Serialize};
 /// Flags by name, without dashes.
 pub type Flags = BTreeMap<String, FlagValue>;
 
-/// The value of a flag. A flag with several values is given several times, as in a list of kubeadm's
-/// `extraArgs` (v1beta4).
+/// The value of a flag. A flag with several values is given several times, as in a list of
+/// kubeadm's `extraArgs` (v1beta4).
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(untagged)]
 pub enum FlagValue {

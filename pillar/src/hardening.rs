@@ -65,8 +65,8 @@ impl Cluster {
                 "kubelet-certificate-authority".to_owned(),
                 "/etc/kubernetes/pki/ca.crt".into(),
             );
-            // Clients read a pod's token again before it expires. By default the API server accepts it
-            // for a year, for clients that do not.
+            // Clients read a pod's token again before it expires. By default the API server accepts
+            // it for a year, for clients that do not.
             flags.insert(
                 "service-account-extend-token-expiration".to_owned(),
                 "false".into(),

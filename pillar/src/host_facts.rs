@@ -47,8 +47,8 @@ impl Route {
 const OWN_INTERFACES: [&str; 5] = ["cni0", "flannel.1", "kube-ipvs0", "nodelocaldns", "lo"];
 
 /// Interfaces that container engines and hypervisors create. Their addresses are the same on many
-/// hosts, and other hosts do not reach them. A bridge that an operator creates (`br0`, `br-mgmt`) is
-/// not among them.
+/// hosts, and other hosts do not reach them. A bridge that an operator creates (`br0`, `br-mgmt`)
+/// is not among them.
 const MADE_BY_PROGRAMS: [&str; 11] = [
     "docker", "virbr", "lxcbr", "lxdbr", "podman", "cni-", "veth", "vnet", "cali", "tunl",
     "flannel",

@@ -49,7 +49,8 @@ pub struct Texts {
 
 impl Texts {
     /// Reads the layout of `/etc/halite`: `cluster.yaml`, `nodes/NAME.yaml`, `custom/pillar.yaml`,
-    /// and `secrets.yaml.age`, which stays encrypted. Hidden files and other endings in `nodes/` are left alone.
+    /// and `secrets.yaml.age`, which stays encrypted. Hidden files and other endings in `nodes/`
+    /// are left alone.
     ///
     /// # Errors
     /// All files that are missing or cannot be read.

@@ -62,7 +62,8 @@ pub struct Node {
     /// a control plane.
     #[serde(default)]
     pub taints: Option<Vec<Taint>>,
-    /// The kubelet of this host: its fields and flags are merged over those of the cluster document.
+    /// The kubelet of this host: its fields and flags are merged over those of the cluster
+    /// document.
     #[serde(default, skip_serializing_if = "Kubelet::is_empty")]
     pub kubelet: Kubelet,
     /// Free data for your own states, which see it as `pillar.custom`; merged over the cluster's.

@@ -23,8 +23,8 @@ pub struct Notify {
 pub struct NotifySink {
     /// The form of the requests.
     pub form: SinkForm,
-    /// The address to which they are sent with POST: `https://alerts.example.com:9093`. The master's
-    /// host and its standbys must reach it.
+    /// The address to which they are sent with POST: `https://alerts.example.com:9093`. The
+    /// master's host and its standbys must reach it.
     pub url: Option<String>,
     /// Instead of `url`: the name in `secrets` of an address that contains a key, as those of chats
     /// do. That secret needs no roles or nodes.

@@ -73,13 +73,13 @@ pub struct Containerd {
     pub limits: ContainerLimits,
 }
 
-/// Limits of the processes in containers, which they inherit from containerd. Containers that run keep
-/// theirs until they are started again.
+/// Limits of the processes in containers, which they inherit from containerd. Containers that run
+/// keep theirs until they are started again.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default, deny_unknown_fields)]
 pub struct ContainerLimits {
-    /// The number of open files. Default: systemd's, which is 1024 for programs that do not raise it
-    /// themselves.
+    /// The number of open files. Default: systemd's, which is 1024 for programs that do not raise
+    /// it themselves.
     #[schemars(range(min = 1024, max = 1_048_576))]
     pub nofile: Option<u32>,
 }

@@ -11,9 +11,10 @@ use crate::field_schemas;
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default, deny_unknown_fields)]
 pub struct UpgradePace {
-    /// The number (`3`) or percentage (`25%`) of hosts without a control plane that change at a time: in
-    /// `ctl upgrade`, in the rotation of a CA, and, when they restart services, in a highstate, in `ctl
-    /// apply` and in renewals of certificates. At least one. `--batch` of a command overrides it.
+    /// The number (`3`) or percentage (`25%`) of hosts without a control plane that change at a
+    /// time: in `ctl upgrade`, in the rotation of a CA, and, when they restart services, in a
+    /// highstate, in `ctl apply` and in renewals of certificates. At least one. `--batch` of a
+    /// command overrides it.
     #[schemars(schema_with = "field_schemas::batch")]
     pub batch: DeclaredBatch,
 }

@@ -42,12 +42,12 @@ pub const BUNDLE_PORT: u16 = 4551;
 /// The text in place of a certificate that does not exist yet.
 pub const UNKNOWN: &str = "known after apply";
 
-/// The certificate authorities, the service-account key pair and the names of the keys of objects in
-/// etcd, without any private key.
+/// The certificate authorities, the service-account key pair and the names of the keys of objects
+/// in etcd, without any private key.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Pki {
-    /// Trusted certificates (PEM) by CA: `kubernetes`, `etcd`, `front-proxy`, `site`, `halite`. Missing
-    /// ones are [`UNKNOWN`]. While a CA is rotated there are two, the signer first.
+    /// Trusted certificates (PEM) by CA: `kubernetes`, `etcd`, `front-proxy`, `site`, `halite`.
+    /// Missing ones are [`UNKNOWN`]. While a CA is rotated there are two, the signer first.
     pub certificates: BTreeMap<String, String>,
     /// The certificate (PEM) that signs, of each CA of which two are trusted.
     pub signers: BTreeMap<String, String>,

@@ -293,8 +293,8 @@ pub fn is_signed(certificates_pem: &str, statement: &[u8], signature: &str) -> b
     certificates(certificates_pem).is_ok_and(|all| all.iter().any(by))
 }
 
-/// The CA among these whose key has signed a certificate (DER); `None` if none has. Names and expiry
-/// do not matter: a CA and the one that replaces it have the same name.
+/// The CA among these whose key has signed a certificate (DER); `None` if none has. Names and
+/// expiry do not matter: a CA and the one that replaces it have the same name.
 #[must_use]
 pub fn issuer_among<'a>(
     certificate: &[u8],

@@ -1,6 +1,6 @@
-//! Normal forms of firewalld settings: two settings have the same normal form if and only if firewalld
-//! treats them alike. firewalld merges ports, masks networks, and puts the elements of a rich
-//! rule (firewalld.richlanguage(5)) in its own order.
+//! Normal forms of firewalld settings: two settings have the same normal form if and only if
+//! firewalld treats them alike. firewalld merges ports, masks networks, and puts the elements of a
+//! rich rule (firewalld.richlanguage(5)) in its own order.
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};

@@ -1,5 +1,5 @@
-//! The law of arguments, on every function and every argument that a signature has: a value is refused
-//! by the compiler, or it is in the low state. Nothing is dropped or changed on the way.
+//! The law of arguments, on every function and every argument that a signature has: a value is
+//! refused by the compiler, or it is in the low state. Nothing is dropped or changed on the way.
 //!
 //! A new function is covered without a line here, unless it needs more than its required arguments.
 #![expect(clippy::unwrap_used, reason = "a test's panic is its report")]

@@ -198,8 +198,8 @@ fn images(dir: &Path, parts: &BuildCache) -> Result<Vec<SbomImage>, Error> {
     Ok(images.collect())
 }
 
-/// Reads every package of the apt repositories and its contents. A package that several have, such as
-/// the ones that the build makes, is there once.
+/// Reads every package of the apt repositories and its contents. A package that several have, such
+/// as the ones that the build makes, is there once.
 fn debs(dir: &Path, parts: &BuildCache, manifest: &Manifest) -> Result<Vec<Deb>, Error> {
     let mut known = BTreeSet::new();
     let in_pool = |path: &str| {

@@ -1,6 +1,6 @@
 //! The encryption against the test vectors of its specification (C2SP's CCTV, module
-//! `c2sp.org/CCTV/age`), and against Debian's `age`. `HALITE_AGE_VECTORS` names the directory of the
-//! vectors and `HALITE_AGE` the program.
+//! `c2sp.org/CCTV/age`), and against Debian's `age`. `HALITE_AGE_VECTORS` names the directory of
+//! the vectors and `HALITE_AGE` the program.
 
 #![allow(clippy::unwrap_used, reason = "a test's panic is its report")]
 

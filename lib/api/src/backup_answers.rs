@@ -83,7 +83,8 @@ pub struct StartedEtcd {
     pub keys: u64,
     /// The revision of its newest key.
     pub revision: i64,
-    /// `true` if the number of keys was compared with that of the member. Older backups do not record it.
+    /// `true` if the number of keys was compared with that of the member. Older backups do not
+    /// record it.
     pub compared: bool,
 }
 

@@ -78,7 +78,8 @@ pub struct UsedBundle {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<String>")]
     pub before: Option<BundleVersion>,
-    /// `true` if the choice was recorded; `false` with `--test`, or if the bundle is already in use.
+    /// `true` if the choice was recorded; `false` with `--test`, or if the bundle is already in
+    /// use.
     pub changed: bool,
     /// `true` if its Halite differs from that of the bundle in use.
     pub other_halite: bool,

@@ -139,8 +139,8 @@ document!(CaRequest);
 pub struct CertificateList {
     /// The CAs of the cluster, two of a name while one is rotated; empty if a target was given.
     pub authorities: Vec<CertificateAuthority>,
-    /// The next CAs that an operator has requested or imported, and no rotation has taken yet. Absent
-    /// without any, and if a target was given.
+    /// The next CAs that an operator has requested or imported, and no rotation has taken yet.
+    /// Absent without any, and if a target was given.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub prepared: Vec<PreparedCa>,
     /// The identities of the master and of operators; empty if a target was given.
@@ -166,7 +166,8 @@ pub struct CertificateAuthority {
     pub expires: Time,
     /// The whole days until then; negative if it has expired.
     pub days_left: i64,
-    /// `false` if it is only trusted, while the other CA of this name signs: the CA is being rotated.
+    /// `false` if it is only trusted, while the other CA of this name signs: the CA is being
+    /// rotated.
     pub signs: bool,
 }
 

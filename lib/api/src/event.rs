@@ -14,7 +14,8 @@ use crate::event_data::EventData;
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Event {
-    /// Its position among the stored events. Absent for an event that is not stored, such as progress.
+    /// Its position among the stored events. Absent for an event that is not stored, such as
+    /// progress.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub sequence: Option<u64>,
     /// The tag, for example `halite/job/JOB/new`.

@@ -66,8 +66,8 @@ pub struct StateProgress {
     pub state: Option<StateReturn>,
 }
 
-/// A journal that is followed has new lines: `halite/job/JOB/log/MINION`. They are not stored, and a reader may
-/// miss some.
+/// A journal that is followed has new lines: `halite/job/JOB/log/MINION`. They are not stored, and
+/// a reader may miss some.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct JournalLines {
@@ -197,7 +197,8 @@ pub struct StepWait {
     pub remedy: String,
 }
 
-/// Hosts of a job run in parallel, because etcd has no quorum and is repaired: `halite/job/JOB/repair`.
+/// Hosts of a job run in parallel, because etcd has no quorum and is repaired:
+/// `halite/job/JOB/repair`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ParallelRepair {

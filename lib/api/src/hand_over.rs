@@ -44,8 +44,8 @@ pub struct MasterMove {
 
 document!(MasterMove);
 
-/// The record of a move, on the disk of the host that the master leaves. The master writes it; `ctl`
-/// reads it while no master serves.
+/// The record of a move, on the disk of the host that the master leaves. The master writes it;
+/// `ctl` reads it while no master serves.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct HandOver {

@@ -79,7 +79,8 @@ pub struct Job {
     /// The time of its end. Absent while it runs.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub finished: Option<Time>,
-    /// The version of the bundle from which its states were compiled. Absent if it applies no states.
+    /// The version of the bundle from which its states were compiled. Absent if it applies no
+    /// states.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub bundle: Option<String>,
     /// The reason why arguments and returns are not shown. Absent if they are.

@@ -172,7 +172,8 @@ words! {
     }
 }
 
-/// The preflight of the first host, and the plan for it (`ctl bootstrap --test`). Nothing was changed.
+/// The preflight of the first host, and the plan for it (`ctl bootstrap --test`). Nothing was
+/// changed.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct BootstrapPlan {

@@ -90,7 +90,8 @@ pub struct NotificationSink {
     /// The attempts since then. Absent if none has failed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub failure: Option<FailedAttempts>,
-    /// The findings that it refuses for their content. Each is sent again alone, and delays no other.
+    /// The findings that it refuses for their content. Each is sent again alone, and delays no
+    /// other.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub refused: Vec<RefusedFinding>,
 }

@@ -78,7 +78,8 @@ pub struct RunSummary {
     /// The operator who cancelled it. Absent if it was not cancelled.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cancelled_by: Option<String>,
-    /// The operator who paused it, or asked for a pause that it has not reached. Absent if none did.
+    /// The operator who paused it, or asked for a pause that it has not reached. Absent if none
+    /// did.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub paused_by: Option<String>,
 }
@@ -104,7 +105,8 @@ pub struct Run {
     /// The operator who cancelled it. Absent if it was not cancelled.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cancelled_by: Option<String>,
-    /// The operator who paused it, or asked for a pause that it has not reached. Absent if none did.
+    /// The operator who paused it, or asked for a pause that it has not reached. Absent if none
+    /// did.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub paused_by: Option<String>,
     /// The time of its creation.

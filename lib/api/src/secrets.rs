@@ -45,8 +45,8 @@ pub struct SecretRecipients {
     pub outdated: bool,
     /// `true` if the file exists.
     pub exists: bool,
-    /// The reason why the identity of this host does not decrypt the file, with the remedy. Absent if it
-    /// does.
+    /// The reason why the identity of this host does not decrypt the file, with the remedy. Absent
+    /// if it does.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub problem: Option<String>,
 }

@@ -11,8 +11,8 @@ use crate::Time;
 use crate::document::document;
 use crate::word::words;
 
-/// The plan of an upgrade: the bundle, the order, and the findings against it. `ctl upgrade` reads it,
-/// and `ctl upgrade --test` prints it with the changes on each host.
+/// The plan of an upgrade: the bundle, the order, and the findings against it. `ctl upgrade` reads
+/// it, and `ctl upgrade --test` prints it with the changes on each host.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct UpgradePlan {
@@ -32,8 +32,8 @@ pub struct UpgradePlan {
     /// previous bundle.
     #[serde(default)]
     pub begun: Vec<String>,
-    /// The digest of what was planned: the bundle, the options, and all states that each host has at
-    /// the end. `ctl upgrade --plan` takes it.
+    /// The digest of what was planned: the bundle, the options, and all states that each host has
+    /// at the end. `ctl upgrade --plan` takes it.
     #[serde(default)]
     pub id: String,
     /// The version of the master that computed it; another one may compute another plan.
@@ -66,8 +66,8 @@ pub struct UpgradePlan {
     /// The options with which it was computed.
     #[serde(default)]
     pub options: UpgradeOptions,
-    /// The differences from the plan that an operator has named with `ctl upgrade --plan`; left out if
-    /// there are none.
+    /// The differences from the plan that an operator has named with `ctl upgrade --plan`; left out
+    /// if there are none.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub changed: Vec<String>,
 }
@@ -219,8 +219,8 @@ document!(UpgradeStatus);
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, rename_all = "camelCase")]
 pub struct UpgradeOptions {
-    /// The hosts that change at the same time: a number, or a percentage such as `25%`. Absent for the
-    /// default.
+    /// The hosts that change at the same time: a number, or a percentage such as `25%`. Absent for
+    /// the default.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub batch: Option<String>,
     /// A backup is made first.

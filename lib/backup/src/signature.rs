@@ -1,5 +1,5 @@
-//! The signature of a backup. The cluster's own CA signs the facts in the header and the list of the
-//! files; the digest at the end of a backup says only that no byte was lost.
+//! The signature of a backup. The cluster's own CA signs the facts in the header and the list of
+//! the files; the digest at the end of a backup says only that no byte was lost.
 //!
 //! The master makes it, because the key of the CA never leaves the master's host and its standbys.
 //! It is a file in the archive, so that it reveals nothing about an encrypted backup, and older

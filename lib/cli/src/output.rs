@@ -17,9 +17,11 @@ pub enum Format {
     Table,
 }
 
-/// The exit code of a program whose reader has gone, as a shell shows it for one that `SIGPIPE` ended.
+/// The exit code of a program whose reader has gone, as a shell shows it for one that `SIGPIPE`
+/// ended.
 ///
-/// Rust ignores that signal, and the daemons need it ignored: a client that goes away must not end them.
+/// Rust ignores that signal, and the daemons need it ignored: a client that goes away must not end
+/// them.
 pub const CLOSED_PIPE: i32 = 141;
 
 /// Prints a line on standard output.

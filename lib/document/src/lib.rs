@@ -3,7 +3,8 @@
 //! Input is the text of one file. Output is a tree of [`yaml::Node`]s, each with its line and
 //! column, or a [`Problem`] that a person can act on. Other crates also report errors in the
 //! meaning of a document as `Problem`s. [`schema::read`] reads a document by a JSON Schema that its
-//! crate generates from its types, [`schema::questions`] and [`schema::commented`] help to write one.
+//! crate generates from its types, [`schema::questions`] and [`schema::commented`] help to write
+//! one.
 //!
 //! [`text`] handles characters of values that must not reach a terminal unchanged.
 //!

@@ -28,8 +28,8 @@ pub struct HostHealth {
     /// The free bytes of the file system with the bundles of a site; `None` from a minion of an
     /// earlier version.
     pub bundles_free: Option<u64>,
-    /// Packages on hold: name to version, which is empty for a package that is not installed. Without
-    /// dpkg, and from a minion of an earlier version, there are none.
+    /// Packages on hold: name to version, which is empty for a package that is not installed.
+    /// Without dpkg, and from a minion of an earlier version, there are none.
     pub held: BTreeMap<String, String>,
     /// `true` if no run of the host's own has made it a host of the cluster yet: it has enrolled,
     /// or its first states are being applied. Always `false` from a minion of an earlier version.

@@ -36,8 +36,8 @@ pub struct PackageTraces {
     pub units: Vec<String>,
 }
 
-/// The held packages of the host below a root: name to version, which is empty for a package that is not
-/// installed. A host without dpkg has none.
+/// The held packages of the host below a root: name to version, which is empty for a package that
+/// is not installed. A host without dpkg has none.
 #[must_use]
 pub fn held_packages(root: &Path) -> BTreeMap<String, String> {
     let status = std::fs::read(root.join(STATUS.trim_start_matches('/'))).unwrap_or_default();

@@ -15,7 +15,8 @@ const CONFIGURATION: &str = "/etc/cni/net.d";
 const INTERFACES: &str = "/proc/net/dev";
 /// The files that count as CNI configuration (`ConfFiles` in libcni).
 const EXTENSIONS: [&str; 3] = ["conf", "conflist", "json"];
-/// Interfaces of flannel, kube-proxy's IPVS mode, node-local DNS, kube-router, Weave, Antrea and Calico.
+/// Interfaces of flannel, kube-proxy's IPVS mode, node-local DNS, kube-router, Weave, Antrea and
+/// Calico.
 const NAMES: [&str; 8] = [
     "antrea-gw0",
     "cni0",

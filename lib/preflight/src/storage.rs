@@ -47,8 +47,8 @@ pub(crate) fn existing(path: &Path) -> Option<PathBuf> {
     path.ancestors().find_map(|place| place.canonicalize().ok())
 }
 
-/// Returns whether entries of a directory have no type. overlayfs cannot use such a file system, for
-/// example XFS without `ftype=1`. `false` if the directory cannot be read.
+/// Returns whether entries of a directory have no type. overlayfs cannot use such a file system,
+/// for example XFS without `ftype=1`. `false` if the directory cannot be read.
 pub(crate) fn has_no_types(path: &Path) -> bool {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let untyped = || {

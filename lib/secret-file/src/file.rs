@@ -180,8 +180,9 @@ impl SecretFile {
         self.write_locked(plain, declaration)
     }
 
-    /// Like [`SecretFile::write`], if the plain text is still `before`; `None` if there was no file.
-    /// If it is the new one already, an earlier call has failed in the middle, and is completed.
+    /// Like [`SecretFile::write`], if the plain text is still `before`; `None` if there was no
+    /// file. If it is the new one already, an earlier call has failed in the middle, and is
+    /// completed.
     ///
     /// # Errors
     /// Another process has changed the plain text; see also [`SecretFile::write`].
@@ -210,8 +211,8 @@ impl SecretFile {
     /// was recorded before.
     ///
     /// # Errors
-    /// The file cannot be decrypted or written. The recipient is recorded last, so that another call
-    /// tries again.
+    /// The file cannot be decrypted or written. The recipient is recorded last, so that another
+    /// call tries again.
     pub fn add_host(
         &self,
         name: &str,

@@ -1,7 +1,7 @@
 //! The encrypted file with the values of the operator's secrets ([`SecretFile`]).
 //!
-//! `/etc/halite/secrets.yaml.age` is an age file. Its plain text is a mapping of names to values; the
-//! cluster document names the hosts that get each. The identity that decrypts it is below the
+//! `/etc/halite/secrets.yaml.age` is an age file. Its plain text is a mapping of names to values;
+//! the cluster document names the hosts that get each. The identity that decrypts it is below the
 //! master's directory, and the list of recipients beside the file. See
 //! docs/decisions/0110-secrets-at-rest.md.
 //!

@@ -1,4 +1,5 @@
-//! The list of those who can decrypt the file, in the form of `age -R`: an age file does not say it.
+//! The list of those who can decrypt the file, in the form of `age -R`: an age file does not say
+//! it.
 
 use std::fmt;
 use std::path::Path;

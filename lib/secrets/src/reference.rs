@@ -1,5 +1,5 @@
-//! References to secrets: texts that templates and low state contain in place of a secret, until the
-//! master sends a job.
+//! References to secrets: texts that templates and low state contain in place of a secret, until
+//! the master sends a job.
 //!
 //! A reference is the text `halite-secret::PATH::`, where PATH is the path below `halite` in the
 //! pillar, for example `pki.kubernetes.key`. A template may pass a reference on and put it into

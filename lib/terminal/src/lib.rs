@@ -111,7 +111,8 @@ impl Screen {
         let _ = live.above(|| err.print(&text));
     }
 
-    /// Prints a text on standard error, indented, with its lines broken at the width of the terminal.
+    /// Prints a text on standard error, indented, with its lines broken at the width of the
+    /// terminal.
     pub fn paragraph(&mut self, text: &str, indent: usize) {
         // A character in the last column makes some terminals wrap.
         let columns = size(&self.err.file).0.saturating_sub(1);

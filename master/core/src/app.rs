@@ -99,8 +99,8 @@ impl App {
         }))
     }
 
-    /// Uses the present CA of identities for the evidence of epochs. Evidence of the CA that signs stays
-    /// as it is.
+    /// Uses the present CA of identities for the evidence of epochs. Evidence of the CA that signs
+    /// stays as it is.
     ///
     /// # Errors
     /// The key of the CA cannot sign.

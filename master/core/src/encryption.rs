@@ -1,8 +1,8 @@
 //! The keys that encrypt objects in etcd, in a file beside the CAs.
 //!
-//! The file has a directory of its own, which a standby's feed watches: a standby has each key before
-//! a step that uses it has ended. It is one of the saved files, so that a restored cluster can read
-//! its Secrets.
+//! The file has a directory of its own, which a standby's feed watches: a standby has each key
+//! before a step that uses it has ended. It is one of the saved files, so that a restored cluster
+//! can read its Secrets.
 
 use std::path::{Path, PathBuf};
 
@@ -48,8 +48,8 @@ impl KeyFile {
     /// Reads the keys; `None` if there are none yet.
     ///
     /// # Errors
-    /// The file cannot be read or used. It is never replaced then: without its keys, objects in etcd
-    /// could not be read.
+    /// The file cannot be read or used. It is never replaced then: without its keys, objects in
+    /// etcd could not be read.
     pub fn read(&self) -> Result<Option<EncryptionKeys>, CaError> {
         let text = match files::read(&self.path) {
             Ok(text) => text,
@@ -64,8 +64,8 @@ impl KeyFile {
     /// Reads the keys, and makes the first one if the cluster has had none yet.
     ///
     /// # Errors
-    /// The file cannot be read, used or written, or it is missing although the cluster has encrypted
-    /// with its keys.
+    /// The file cannot be read, used or written, or it is missing although the cluster has
+    /// encrypted with its keys.
     pub fn read_or_make(&self, age: ClusterAge) -> Result<EncryptionKeys, CaError> {
         if let Some(keys) = self.read()? {
             return Ok(keys);

@@ -113,8 +113,8 @@ impl EventBus {
         }
     }
 
-    /// Closes the bus: each subscriber receives the events until now, and then the end. Later events
-    /// are only stored.
+    /// Closes the bus: each subscriber receives the events until now, and then the end. Later
+    /// events are only stored.
     pub fn close(&self) {
         let mut events = self.events.write().unwrap_or_else(PoisonError::into_inner);
         *events = None;

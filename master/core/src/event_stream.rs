@@ -1,6 +1,6 @@
-//! The events of one job or run, or a selection of all events, as a stream: first the recorded events of the store, then live
-//! events, and finally the end. The parts of the master that know jobs and runs implement
-//! [`Watched`].
+//! The events of one job or run, or a selection of all events, as a stream: first the recorded
+//! events of the store, then live events, and finally the end. The parts of the master that know
+//! jobs and runs implement [`Watched`].
 
 use std::future::Future;
 use std::pin::Pin;
@@ -54,7 +54,8 @@ impl Watcher {
     }
 }
 
-/// A job, a run or a selection of events that can be watched. It remembers what it has reported to its watcher.
+/// A job, a run or a selection of events that can be watched. It remembers what it has reported to
+/// its watcher.
 pub trait Watched: Send + 'static {
     /// Reports everything that the store has recorded and that was not reported before; returns
     /// `true` if nothing more will follow.
@@ -78,8 +79,8 @@ pub trait Watched: Send + 'static {
     }
 }
 
-/// The events of a job or run, until its end or the end of the bus. `bus` must have been subscribed to before the job or run was made;
-/// for an existing one, any subscription works.
+/// The events of a job or run, until its end or the end of the bus. `bus` must have been subscribed
+/// to before the job or run was made; for an existing one, any subscription works.
 pub fn follow(mut watched: impl Watched, mut bus: Receiver<Event>) -> EventStream {
     let (sender, receiver) = mpsc::channel(QUEUE);
     let watcher = Watcher(sender);

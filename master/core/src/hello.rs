@@ -5,8 +5,8 @@ use halite_proto::v1::MasterHello;
 use crate::app::App;
 use crate::ca::HALITE;
 
-/// The hello to a minion, with the addresses of the masters (`HOST:PORT`); without any, it keeps those
-/// that it knows.
+/// The hello to a minion, with the addresses of the masters (`HOST:PORT`); without any, it keeps
+/// those that it knows.
 #[must_use]
 pub fn hello(app: &App, masters: Vec<String>) -> MasterHello {
     // This CA always exists.

@@ -38,8 +38,8 @@ pub fn init(config: &Config, now: Millis) -> Result<Initialised, CaError> {
     })
 }
 
-/// The directory with the identity of root on this host, whose files are created if they are missing,
-/// due for renewal, or signed by another CA.
+/// The directory with the identity of root on this host, whose files are created if they are
+/// missing, due for renewal, or signed by another CA.
 fn own_operator(config: &Config, cas: &Cas, now: Millis) -> Result<PathBuf, CaError> {
     let operator = config.config_dir.join("operator");
     files::directory(&operator, 0o700)?;
@@ -52,8 +52,8 @@ fn own_operator(config: &Config, cas: &Cas, now: Millis) -> Result<PathBuf, CaEr
 }
 
 /// Makes the identity of root on this host follow the stages of the CA of identities. Does nothing
-/// without such an identity, or if the CA that signs has signed it and its trusted CAs are the present
-/// ones: states renew one that is due.
+/// without such an identity, or if the CA that signs has signed it and its trusted CAs are the
+/// present ones: states renew one that is due.
 ///
 /// # Errors
 /// A file cannot be read or written.

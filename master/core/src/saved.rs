@@ -49,7 +49,8 @@ pub struct Listing {
 /// The files with CAs and keys, by their path among the saved ones: mode and content.
 pub type SavedKeys = BTreeMap<String, (u32, Vec<u8>)>;
 
-/// Returns whether a saved file has a CA or a key, which change together in the stages of a rotation.
+/// Returns whether a saved file has a CA or a key, which change together in the stages of a
+/// rotation.
 #[must_use]
 pub fn has_key(place: &str) -> bool {
     let rest = place

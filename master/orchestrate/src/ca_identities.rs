@@ -151,8 +151,8 @@ impl StepRunner<'_> {
         }
     }
 
-    /// The accepted minions that do not follow the present stage, with the reason. The connected ones
-    /// get the CAs again; each connects again once it has recorded them.
+    /// The accepted minions that do not follow the present stage, with the reason. The connected
+    /// ones get the CAs again; each connects again once it has recorded them.
     async fn hosts_behind(&self, only_connected: bool) -> Result<Vec<String>, Failure> {
         let app = self.jobs.app();
         let wanted = wanted(&app.cas).map_err(|error| Failure::new(chain(&error)))?;

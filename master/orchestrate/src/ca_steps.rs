@@ -1,5 +1,5 @@
-//! `halite.ca_stage` and `halite.ca_pods`: the steps of the rotation of a CA, or of the key pair that
-//! signs tokens of service accounts (docs/decisions/0102).
+//! `halite.ca_stage` and `halite.ca_pods`: the steps of the rotation of a CA, or of the key pair
+//! that signs tokens of service accounts (docs/decisions/0102).
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -155,8 +155,8 @@ impl StepRunner<'_> {
         Ok((changes.collect(), comment))
     }
 
-    /// The time from which on all API servers sign with the new key. A repeated run waits only for the
-    /// rest.
+    /// The time from which on all API servers sign with the new key. A repeated run waits only for
+    /// the rest.
     async fn all_sign(&self, ca: &str) -> Result<i64, Failure> {
         let app = self.jobs.app();
         let (cas, ca, now) = (Arc::clone(&app.cas), ca.to_owned(), app.clock.now());

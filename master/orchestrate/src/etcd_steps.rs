@@ -1,4 +1,5 @@
-//! `halite.etcd_*`, `halite.lock` and `halite.unlock`: changes of etcd's members, one run at a time.
+//! `halite.etcd_*`, `halite.lock` and `halite.unlock`: changes of etcd's members, one run at a
+//! time.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -51,8 +51,8 @@ impl StepRunner<'_> {
         Ok(())
     }
 
-    /// Adds to the failure of a gate that its run leaves the host cordoned, also by a drain that the end
-    /// of the master has interrupted.
+    /// Adds to the failure of a gate that its run leaves the host cordoned, also by a drain that
+    /// the end of the master has interrupted.
     pub(super) fn with_drained_host(&self, chunk: &Chunk, failure: Failure) -> Failure {
         let node_of = |chunk: &Chunk| Args::new(chunk).text("node").ok().flatten();
         let own = node_of(chunk).filter(|_| is_gate(chunk));

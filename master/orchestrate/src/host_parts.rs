@@ -3,8 +3,8 @@
 //!
 //! The end is compared, not the next step: during an upgrade, states also depend on the bundles of
 //! the other hosts, and change with each host that is done. Those of the end change only with the
-//! documents, the operator's own states, the bundle, or the host's grains. The servers of bundles are
-//! left out: their states also change with each bundle that the site gets or loses.
+//! documents, the operator's own states, the bundle, or the host's grains. The servers of bundles
+//! are left out: their states also change with each bundle that the site gets or loses.
 //!
 //! Digests of masters of different versions are not comparable.
 
@@ -42,12 +42,12 @@ pub struct CompiledParts {
     pub failures: BTreeMap<String, String>,
 }
 
-/// Computes the parts of these hosts in an upgrade, or a return, to a bundle. A host that has never connected has
-/// none: its states depend on its grains.
+/// Computes the parts of these hosts in an upgrade, or a return, to a bundle. A host that has never
+/// connected has none: its states depend on its grains.
 ///
 /// # Errors
-/// The documents or the bundle cannot be read, or the cluster cannot be upgraded to it; or the store
-/// failed.
+/// The documents or the bundle cannot be read, or the cluster cannot be upgraded to it; or the
+/// store failed.
 pub async fn host_parts(
     jobs: &Jobs,
     bundle: &BundleVersion,
@@ -76,8 +76,8 @@ pub async fn host_parts(
     Ok(parts)
 }
 
-/// A digest of the chunks of each SLS. The positions of requisites change with every other state, so
-/// they do not count; neither do the servers of bundles.
+/// A digest of the chunks of each SLS. The positions of requisites change with every other state,
+/// so they do not count; neither do the servers of bundles.
 fn digests(chunks: &[Chunk]) -> BTreeMap<String, String> {
     let mut all: BTreeMap<String, Sha256> = BTreeMap::new();
     for chunk in chunks.iter().filter(|chunk| !serves_bundles(&chunk.sls)) {

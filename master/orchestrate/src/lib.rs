@@ -409,8 +409,8 @@ fn hooks(tree: &DirTree) -> Vec<&'static str> {
     HOOKS.into_iter().filter(exists).collect()
 }
 
-/// The values of a run's pillar without its plan: a command that is repeated joins the open run also
-/// if the documents have changed, and the run's own plan decides.
+/// The values of a run's pillar without its plan: a command that is repeated joins the open run
+/// also if the documents have changed, and the run's own plan decides.
 pub(crate) fn without_plan(pillar_json: &str) -> Value {
     let mut pillar: Value = serde_json::from_str(pillar_json).unwrap_or_default();
     if let Some(fields) = pillar.as_object_mut() {

@@ -178,8 +178,8 @@ impl StepRunner<'_> {
         Ok(Some((Map::new(), comment)))
     }
 
-    /// The hosts that the drains before a step have left out. Their pods still run, so they are left
-    /// out of the step, too, even if they are connected again.
+    /// The hosts that the drains before a step have left out. Their pods still run, so they are
+    /// left out of the step, too, even if they are connected again.
     pub(super) fn undrained(&self, index: usize) -> Vec<MinionId> {
         let steps = self.low.chunks.iter().enumerate().take(index);
         let drains = steps.filter(|(_, chunk)| chunk.state == "halite" && chunk.fun == "drain");

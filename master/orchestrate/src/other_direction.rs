@@ -1,5 +1,5 @@
-//! An upgrade and a return do not wait for each other: the steps of the second would be those of hosts
-//! that the first has changed since.
+//! An upgrade and a return do not wait for each other: the steps of the second would be those of
+//! hosts that the first has changed since.
 
 use halite_core::refusal::Refusal;
 use halite_states::shipped::UPGRADE;

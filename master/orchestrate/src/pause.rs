@@ -1,4 +1,5 @@
-//! Pauses of an upgrade: at an operator's request before the next host, or by the step `halite.pause`.
+//! Pauses of an upgrade: at an operator's request before the next host, or by the step
+//! `halite.pause`.
 //!
 //! A pause is the end of a run, with the status that it can be resumed: its locks are free, and
 //! another run with the same pillar continues it.

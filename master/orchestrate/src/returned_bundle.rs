@@ -1,5 +1,5 @@
-//! The bundle to which hosts return: one that a host or the objects of the cluster have, or that a run
-//! has given before.
+//! The bundle to which hosts return: one that a host or the objects of the cluster have, or that a
+//! run has given before.
 
 use halite_core::refusal::Refusal;
 use halite_fleet::jobs::Jobs;
@@ -10,8 +10,8 @@ use serde_json::Value;
 /// The newest runs among which those that gave the bundle are searched.
 const RUNS: u32 = 100;
 
-/// Refuses the start of a return with these values over the pillar, if its bundle is not one that the
-/// cluster has or had.
+/// Refuses the start of a return with these values over the pillar, if its bundle is not one that
+/// the cluster has or had.
 ///
 /// # Errors
 /// It is not; or the declaration cannot be read, or the store failed.

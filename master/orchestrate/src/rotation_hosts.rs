@@ -1,5 +1,5 @@
-//! The hosts that must take part in each step of a rotation: those that use what is rotated, and the
-//! standbys of the master.
+//! The hosts that must take part in each step of a rotation: those that use what is rotated, and
+//! the standbys of the master.
 
 use std::time::Duration;
 
@@ -42,8 +42,8 @@ impl Rotation {
 }
 
 impl StepRunner<'_> {
-    /// Fails unless the declared hosts are those of this run, and each is connected. One that missed a
-    /// stage could not work with the others in the next.
+    /// Fails unless the declared hosts are those of this run, and each is connected. One that
+    /// missed a stage could not work with the others in the next.
     pub(super) async fn all_take_part(
         &self,
         rotation: &Rotation,
@@ -111,8 +111,8 @@ impl StepRunner<'_> {
         )))
     }
 
-    /// Waits until each standby follows. One that has missed a stage would have an older one than the
-    /// cluster when it becomes the master.
+    /// Waits until each standby follows. One that has missed a stage would have an older one than
+    /// the cluster when it becomes the master.
     pub(super) async fn standbys_follow(
         &self,
         rotation: &Rotation,

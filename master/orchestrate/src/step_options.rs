@@ -1,4 +1,5 @@
-//! The options of a step that makes jobs: the targets that it leaves out, and the size of its batches.
+//! The options of a step that makes jobs: the targets that it leaves out, and the size of its
+//! batches.
 
 use halite_core::declared::Direction;
 use halite_fleet::jobs::batch::{Batch, BatchError};

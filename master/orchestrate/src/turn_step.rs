@@ -1,5 +1,5 @@
-//! `halite.upgrade_turn`: before hosts change in an upgrade, the last place at which it can be paused,
-//! the comparison of their states with the confirmed plan, and the last look for obstacles.
+//! `halite.upgrade_turn`: before hosts change in an upgrade, the last place at which it can be
+//! paused, the comparison of their states with the confirmed plan, and the last look for obstacles.
 
 use halite_api::{ConfirmedPlan, UpgradeTurn};
 use halite_core::declared::Direction;

@@ -1,5 +1,5 @@
-//! The records of upgrades and returns: to which hosts a run has begun to give a bundle, and whether
-//! it has finished.
+//! The records of upgrades and returns: to which hosts a run has begun to give a bundle, and
+//! whether it has finished.
 
 use std::collections::BTreeSet;
 
@@ -16,7 +16,8 @@ use serde_json::{Map, Value};
 
 /// The key of a return to the previous bundle in the pillar of a run.
 pub const BACK: &str = "back";
-/// The newest runs that may belong to an upgrade that has not ended: it may have been repeated often.
+/// The newest runs that may belong to an upgrade that has not ended: it may have been repeated
+/// often.
 const RUNS: u32 = 100;
 /// The SLS of a step that only pulls images: it changes nothing that a return would change back.
 const IMAGES: &str = "halite.images.ahead";
@@ -69,8 +70,8 @@ impl Records {
     pub async fn read(app: &App) -> Result<Self, Refusal> {
         let mut records = Self::default();
         let mut has_ended = false;
-        // The bundle of an upgrade that has succeeded without a change: each host had it, so the run with
-        // the change before it has ended, too.
+        // The bundle of an upgrade that has succeeded without a change: each host had it, so the
+        // run with the change before it has ended, too.
         let mut completed: Option<BundleVersion> = None;
         for run in app.store.newest_runs_of(UPGRADE, RUNS).await? {
             let values = pillar(&run);
@@ -123,8 +124,8 @@ impl Records {
         bundles.cloned().collect()
     }
 
-    /// The bundle that the objects of the cluster had before upgrades gave them `from`; `None` if no
-    /// record has it.
+    /// The bundle that the objects of the cluster had before upgrades gave them `from`; `None` if
+    /// no record has it.
     #[must_use]
     pub fn objects_before(&self, from: &BundleVersion) -> Option<&BundleVersion> {
         let of_objects = self.changes.iter();

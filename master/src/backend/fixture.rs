@@ -220,8 +220,8 @@ impl Site {
 /// The time at which the CAs were made.
 const CAS_MADE: Millis = 1_800_000_000_000;
 
-/// Writes the CAs of a site. They are the same for all sites of the process: keys take much longer to
-/// make than to copy, and a test that kills a master makes many sites.
+/// Writes the CAs of a site. They are the same for all sites of the process: keys take much longer
+/// to make than to copy, and a test that kills a master makes many sites.
 fn put_cas(state_dir: &Path) {
     static MADE: LazyLock<Vec<(PathBuf, Vec<u8>)>> = LazyLock::new(|| {
         let directory = tempfile::tempdir().unwrap();

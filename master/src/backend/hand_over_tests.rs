@@ -165,7 +165,8 @@ fn a_standby_that_could_not_continue_is_refused_before_the_master_stops() {
         assert!(refused.contains(part), "{part}: {refused}");
     }
     assert_eq!(read(&life.app.config).unwrap(), None);
-    // The other one has the same program, and a recipient: it is chosen although it is not the first.
+    // The other one has the same program, and a recipient: it is chosen although it is not the
+    // first.
     let answer = ask(&life, &HandOverRequest::default()).unwrap();
     assert!(answer.begun, "{answer:?}");
     assert_eq!(answer.to.as_deref(), Some("cp-3"));

@@ -1,4 +1,5 @@
-//! The operator's manifests: a secret of theirs reaches the API, and nothing that is stored or shown.
+//! The operator's manifests: a secret of theirs reaches the API, and nothing that is stored or
+//! shown.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;

@@ -1,4 +1,5 @@
-//! Events while a minion works, as `ctl` receives them: its progress, the lines of its journal, and waits.
+//! Events while a minion works, as `ctl` receives them: its progress, the lines of its journal, and
+//! waits.
 
 use std::sync::Arc;
 

@@ -25,8 +25,8 @@ use super::Exposition;
 pub(super) const CONNECTIONS: usize = 32;
 /// The pause after an accept that failed for want of descriptors.
 pub(super) const PAUSE: Duration = Duration::from_millis(100);
-/// The longest wait for a request. It must be longer than usual scrape intervals, so that Prometheus
-/// can use its connection again.
+/// The longest wait for a request. It must be longer than usual scrape intervals, so that
+/// Prometheus can use its connection again.
 const IDLE: Duration = Duration::from_secs(150);
 /// The longest time of a connection, and the time for its last answer.
 const LIFETIME: Duration = Duration::from_secs(3600);

@@ -58,8 +58,8 @@ pub async fn backup(app: &Arc<App>, jobs: &Arc<Jobs>) -> Result<BackupParts, Ref
     Ok(Box::pin(ReceiverStream::new(parts)))
 }
 
-/// The CAs and keys of one moment, and a snapshot of etcd that begins while they are in use: a snapshot
-/// from another stage of a rotation could have Secrets that none of the keys decrypts.
+/// The CAs and keys of one moment, and a snapshot of etcd that begins while they are in use: a
+/// snapshot from another stage of a rotation could have Secrets that none of the keys decrypts.
 async fn matching(
     app: &App,
     source: &SnapshotSource,

@@ -144,7 +144,8 @@ impl Holder {
         }
     }
 
-    /// The times for `ctl status`, with the ages in seconds of the newest backup and of its last verification.
+    /// The times for `ctl status`, with the ages in seconds of the newest backup and of its last
+    /// verification.
     fn document(&self, now: Millis) -> BackupHost {
         let age = |time: Millis| u64::try_from((now - time) / 1000).unwrap_or_default();
         let good = self.verified.as_ref().filter(|last| last.failure.is_none());

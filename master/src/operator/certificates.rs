@@ -41,8 +41,8 @@ const KUBELET_IDENTITY: &str = "/var/lib/kubelet/pki/kubelet-client-current.pem"
 /// The certificate that an operator declares if etcd is outside the cluster.
 const ETCD_CLIENT: &str = "/etc/kubernetes/pki/apiserver-etcd-client.crt";
 
-/// The remedy for a certificate on `host` that ends although the program that uses it renews it; `None`
-/// for a certificate that no program renews by itself.
+/// The remedy for a certificate on `host` that ends although the program that uses it renews it;
+/// `None` for a certificate that no program renews by itself.
 pub(super) fn owner_remedy(host: &str, path: &str) -> Option<String> {
     match path {
         MINION_IDENTITY => Some(format!(

@@ -1,5 +1,5 @@
-//! Hosts of an upgrade that has not ended return to the previous bundle, and what leads back if they
-//! cannot.
+//! Hosts of an upgrade that has not ended return to the previous bundle, and what leads back if
+//! they cannot.
 
 use std::fs;
 

@@ -1,5 +1,5 @@
-//! The shipped rotation of Halite's own CAs: `halite`, for which minions and operators take part, and
-//! `site`.
+//! The shipped rotation of Halite's own CAs: `halite`, for which minions and operators take part,
+//! and `site`.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,8 +16,8 @@ use super::ca_tests::{TREE, contents, joined, rotate, stored};
 use super::fixture::{findings, newest_run};
 use crate::backend::fixture::{Life, ScriptedMinion, Site};
 
-/// The states have the form of the shipped ones: the CA on each host, and on servers the script with
-/// both CAs.
+/// The states have the form of the shipped ones: the CA on each host, and on servers the script
+/// with both CAs.
 pub(super) const OWN: &[(&str, &str)] = &[
     (
         "halite/host/repository.sls",

@@ -17,8 +17,8 @@ use crate::backend::fixture::{Life, ScriptedMinion, Site, WATCHDOG};
 
 pub(super) const ROTATE: &str = "halite.orchestrate.rotate_ca";
 
-/// The states have the form of the shipped ones: the files with each CA, the file with the public keys of
-/// tokens, and a key.
+/// The states have the form of the shipped ones: the files with each CA, the file with the public
+/// keys of tokens, and a key.
 const PLANE: &str = "\
 include:
   - halite.base.pki.stages
@@ -283,8 +283,8 @@ fn the_keys_of_tokens_and_the_other_cas_have_the_same_stages() {
     assert!(said.contains("the CAs that can be rotated are"), "{said}");
 }
 
-/// The kubelet renews the token of a pod within an hour after all API servers sign with the new key. The
-/// run is cancelled in this hour, and the next one waits only for the rest of it.
+/// The kubelet renews the token of a pod within an hour after all API servers sign with the new
+/// key. The run is cancelled in this hour, and the next one waits only for the rest of it.
 #[test]
 fn a_repeated_run_waits_only_for_the_rest_of_the_time_of_tokens() {
     const HOUR: i64 = 60 * 60 * 1000;

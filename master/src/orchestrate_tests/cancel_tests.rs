@@ -1,4 +1,5 @@
-//! Runs that an operator ends: in each kind of wait, while a job runs, and over a restart of the master.
+//! Runs that an operator ends: in each kind of wait, while a job runs, and over a restart of the
+//! master.
 
 use std::sync::Arc;
 

@@ -1,6 +1,6 @@
-//! A site with encrypted objects and control planes whose hosts keep the file of the keys, and judge
-//! it as the shipped states do. Whatever a test does, no API server may write what another one cannot
-//! read.
+//! A site with encrypted objects and control planes whose hosts keep the file of the keys, and
+//! judge it as the shipped states do. Whatever a test does, no API server may write what another
+//! one cannot read.
 
 use std::collections::BTreeMap;
 use std::process::Command;

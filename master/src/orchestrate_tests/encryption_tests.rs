@@ -127,8 +127,8 @@ fn a_rotation_whose_master_is_killed_in_each_step_ends_with_one_new_key() {
     check_end(&site, &planes, "killed in each step");
 }
 
-/// Checks that the second key has replaced the first one on all hosts, and that nothing of the rotation
-/// is left.
+/// Checks that the second key has replaced the first one on all hosts, and that nothing of the
+/// rotation is left.
 fn check_end(site: &Site, planes: &Planes, case: &str) {
     let own = keys(site).unwrap();
     assert_eq!(own.names().names.len(), 1, "{case}: {own:?}");
@@ -165,8 +165,8 @@ fn a_minion_that_is_killed_in_any_job_gets_the_keys_again() {
     }
 }
 
-/// A control plane is cut off in each step. If the run ends without it, the same command completes the
-/// rotation: another one would take a third key.
+/// A control plane is cut off in each step. If the run ends without it, the same command completes
+/// the rotation: another one would take a third key.
 #[test]
 fn a_rotation_that_loses_a_control_plane_is_completed_by_the_same_command() {
     for host in THREE {
@@ -266,8 +266,8 @@ fn a_control_plane_that_has_not_joined_stops_the_rotation() {
     assert_eq!(keys(&site), before);
 }
 
-/// States that a job compiled for an earlier stage are refused, on the master when a key has left, and
-/// on the host in any case.
+/// States that a job compiled for an earlier stage are refused, on the master when a key has left,
+/// and on the host in any case.
 #[test]
 fn states_of_an_earlier_stage_are_refused() {
     let (site, planes) = three();
@@ -347,8 +347,8 @@ fn lost_keys_are_an_error_and_are_never_replaced() {
     is_refused(life);
     is_refused(site.live());
     std::fs::write(&path, &text).unwrap();
-    // The document no longer declares encryption, and then does again: the master cannot know, but no
-    // host takes another key.
+    // The document no longer declares encryption, and then does again: the master cannot know, but
+    // no host takes another key.
     let document = site.path().join("etc/cluster.yaml");
     let declared = std::fs::read_to_string(&document).unwrap();
     std::fs::write(&document, declared.replace(ENCRYPTED, "")).unwrap();

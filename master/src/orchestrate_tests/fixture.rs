@@ -225,8 +225,8 @@ pub(super) fn killed(life: Life, request: v1::OrchestrateRequest, after: usize) 
     ended
 }
 
-/// Runs an orchestration and kills its master, which `live` starts, once in each step: at the step's first
-/// event that this master sees. Returns the last master, and the end of the run.
+/// Runs an orchestration and kills its master, which `live` starts, once in each step: at the
+/// step's first event that this master sees. Returns the last master, and the end of the run.
 pub(super) fn killed_in_each_step(
     live: impl Fn() -> Life,
     request: v1::OrchestrateRequest,
@@ -265,8 +265,8 @@ pub(super) fn killed_in_each_step(
     }
 }
 
-/// The same minion, which is killed in each job with states or a command, but not in the one that repeats it;
-/// `jobs` counts both.
+/// The same minion, which is killed in each job with states or a command, but not in the one that
+/// repeats it; `jobs` counts both.
 pub(super) fn killed_in_each_job(
     minion: &ScriptedMinion,
     jobs: &Arc<AtomicUsize>,
@@ -314,9 +314,9 @@ fn begun_step(event: &v1::Event) -> Option<String> {
     (status == "running").then_some(name)
 }
 
-/// Starts an orchestration, cuts a host off when this number of steps has begun, and follows the run
-/// to its end: its last event, and whether it had ended before. If the run waits for the host, the
-/// host comes back.
+/// Starts an orchestration, cuts a host off when this number of steps has begun, and follows the
+/// run to its end: its last event, and whether it had ended before. If the run waits for the host,
+/// the host comes back.
 pub(super) fn cut_off(
     life: &Life,
     request: v1::OrchestrateRequest,
@@ -353,8 +353,9 @@ pub(super) fn cut_off(
     (last.expect("a run has events"), false)
 }
 
-/// Runs an orchestration, and cuts a host off when each of its steps begins. If the run waits for the host, the
-/// host comes back; if it fails without the host, the same orchestration is run again. Returns its end.
+/// Runs an orchestration, and cuts a host off when each of its steps begins. If the run waits for
+/// the host, the host comes back; if it fails without the host, the same orchestration is run
+/// again. Returns its end.
 pub(super) fn cut_off_in_each_step(
     life: &Life,
     request: &v1::OrchestrateRequest,

@@ -1,5 +1,5 @@
-//! The rotation of a CA waits for each host that must take part, and does not begin in the middle of
-//! an upgrade.
+//! The rotation of a CA waits for each host that must take part, and does not begin in the middle
+//! of an upgrade.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,9 +1,9 @@
-//! Rotations of each CA, and of the key pair that signs tokens: the master dies, a minion is killed or a
-//! host is cut off in the middle, there are two control planes, or the old CA leaves at once.
+//! Rotations of each CA, and of the key pair that signs tokens: the master dies, a minion is killed
+//! or a host is cut off in the middle, there are two control planes, or the old CA leaves at once.
 //!
-//! Each of them is interrupted in each step. The rotation of the CA of Kubernetes has most kinds of steps,
-//! and a run of its own for each interruption. The others have one run for all: separate ones would take
-//! more than half a minute of a processor.
+//! Each of them is interrupted in each step. The rotation of the CA of Kubernetes has most kinds of
+//! steps, and a run of its own for each interruption. The others have one run for all: separate
+//! ones would take more than half a minute of a processor.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -76,8 +76,8 @@ fn file_of_worker(ca: &str) -> Option<&'static str> {
     }
 }
 
-/// Checks that the new CA is on all hosts, which have seen all stages in order, and that nothing of the
-/// rotation is left.
+/// Checks that the new CA is on all hosts, which have seen all stages in order, and that nothing of
+/// the rotation is left.
 fn check_end(
     life: &Life,
     site: &Site,
@@ -104,8 +104,8 @@ fn check_end(
     assert_eq!(life.runtime.block_on(lock).unwrap(), None, "{case}");
 }
 
-/// The certificates or keys on a host after each stage: both with the old one first, both with the new
-/// one first, and the new one.
+/// The certificates or keys on a host after each stage: both with the old one first, both with the
+/// new one first, and the new one.
 fn stages(site: &Site, ca: &str, old: &str) -> [String; 3] {
     let new = public(site, ca);
     assert_ne!(new, old, "{ca}");
@@ -188,7 +188,8 @@ fn a_minion_that_is_killed_in_any_job_of_a_rotation_gets_it_again() {
     }
 }
 
-/// Each step has one of the two hosts. If the run ends without it, the same command completes the rotation.
+/// Each step has one of the two hosts. If the run ends without it, the same command completes the
+/// rotation.
 #[test]
 fn a_rotation_of_the_ca_of_kubernetes_that_loses_a_host_is_completed_by_the_same_command() {
     let (ca, pillar) = (KUBERNETES, json!({"ca": KUBERNETES}));

@@ -1,5 +1,5 @@
-//! An upgrade that loses its master, a minion or a host at any of its steps ends like one without an
-//! interruption.
+//! An upgrade that loses its master, a minion or a host at any of its steps ends like one without
+//! an interruption.
 
 use std::fs;
 use std::sync::Arc;

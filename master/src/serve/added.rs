@@ -31,8 +31,8 @@ pub(super) fn named(node: &NewNode) -> String {
 /// one.
 ///
 /// The token is in a here-document: every user of the host can read command lines, and servers and
-/// proxies log URLs. The steps are joined by `&&`, because a shell ignores `set -e` in the conditions
-/// of other commands.
+/// proxies log URLs. The steps are joined by `&&`, because a shell ignores `set -e` in the
+/// conditions of other commands.
 pub(super) fn command(app: &App, name: &str, token: &str) -> Result<String, Refusal> {
     let site = app
         .cas

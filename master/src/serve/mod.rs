@@ -125,8 +125,8 @@ fn server(app: &App, policy: Arc<dyn PeerPolicy>) -> Result<Server, ServeError> 
     Ok(server.with_connections(descriptors::for_connections()))
 }
 
-/// Renews the master's certificate when it is due, without a restart, and follows the rotation of the
-/// CA of identities.
+/// Renews the master's certificate when it is due, without a restart, and follows the rotation of
+/// the CA of identities.
 async fn renew_own(app: &Arc<App>, server: &Arc<Server>) {
     let mut checks = tokio::time::interval(RENEWAL_CHECK);
     let mut stages = app.cas.stages();

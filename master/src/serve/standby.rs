@@ -63,7 +63,8 @@ impl Standby for Services {
         check_budget(&budget)?;
         let (mut stream, records) = accept(&self.app, &peer, minion.as_str(), inbound).await?;
         stream.feed = stream.feed.with_budget(budget);
-        // Before it gets any file: each copy that it can be promoted with is one that it can decrypt.
+        // Before it gets any file: each copy that it can be promoted with is one that it can
+        // decrypt.
         let secrets = stream.hello.secrets.as_str();
         if !secrets.is_empty()
             && let Err(refusal) = self

@@ -81,8 +81,8 @@ impl Watched for SelectedEvents {
             // The store has what a reader of all jobs needs.
             return self.catch_up(watcher).await;
         }
-        // The end of a job is stored only if the job applies states. The reader comes back, and asks
-        // whether the job has ended.
+        // The end of a job is stored only if the job applies states. The reader comes back, and
+        // asks whether the job has ended.
         let kind = RefusalKind::Unavailable;
         let reason = "events of jobs were lost, because they were read too slowly";
         Err(Refusal::new(kind, reason).into())

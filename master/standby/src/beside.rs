@@ -156,12 +156,13 @@ impl Beside {
 }
 
 /// The directories that contain or may contain documents, CAs and encryption keys, the operator's
-/// first, chosen from the listed ones. Includes directories without a file, whose first file may arrive before the
-/// next commit.
+/// first, chosen from the listed ones. Includes directories without a file, whose first file may
+/// arrive before the next commit.
 fn directories(config: &Config, listed: &[PathBuf]) -> Vec<PathBuf> {
     let documents = config.config_dir.as_path();
     let [cas, keys] = ["ca", ENCRYPTION].map(|name| config.state_dir.join(name));
-    // Not the master's own directory: each commit changes it. What rotates has a directory below it.
+    // Not the master's own directory: each commit changes it. What rotates has a directory below
+    // it.
     let is_watched = |directory: &Path| {
         let watched = [documents, &cas, &keys];
         watched.iter().any(|watched| directory.starts_with(watched))
@@ -278,8 +279,8 @@ mod tests {
         assert!(changed[0].removed);
     }
 
-    /// A step of a rotation ends with its commit: without the keys, a promoted standby could not read
-    /// the objects that API servers have encrypted since.
+    /// A step of a rotation ends with its commit: without the keys, a promoted standby could not
+    /// read the objects that API servers have encrypted since.
     #[test]
     fn a_commit_sends_the_encryption_keys_that_were_written_before_it() {
         let directory = tempfile::tempdir().unwrap();

@@ -158,9 +158,9 @@ impl Copy {
         &self.damage
     }
 
-    /// The parts of the newest whole copy that differ from what this standby has acknowledged, unless
-    /// a promotion has started to change it. Changes nothing. The daemon may run, but must not
-    /// receive anything: a copy that changes at the same time may look damaged.
+    /// The parts of the newest whole copy that differ from what this standby has acknowledged,
+    /// unless a promotion has started to change it. Changes nothing. The daemon may run, but must
+    /// not receive anything: a copy that changes at the same time may look damaged.
     ///
     /// # Errors
     /// A file cannot be read.

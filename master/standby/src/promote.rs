@@ -210,7 +210,8 @@ impl<'a> Promotion<'a> {
         }
     }
 
-    /// The reason why the master of this host does not act, with the highest epoch of which it has heard.
+    /// The reason why the master of this host does not act, with the highest epoch of which it has
+    /// heard.
     fn obstacle(&self) -> Result<Option<(u64, PromoteError)>, PromoteError> {
         let own = noted_epoch(&self.config.state_dir.join(STORE))?;
         Ok(match succession::check(&self.config.state_dir, own) {

@@ -1,5 +1,5 @@
-//! The command that a new host runs: printed by a master, run by real shells, with a real nginx that
-//! has the configuration of the shipped tree.
+//! The command that a new host runs: printed by a master, run by real shells, with a real nginx
+//! that has the configuration of the shipped tree.
 
 use std::fs;
 use std::io::Write as _;

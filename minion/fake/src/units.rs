@@ -18,8 +18,8 @@ fn refuse<T>(reason: String) -> HostResult<T> {
 }
 
 impl FakeState {
-    /// systemd notices changed unit files and drop-ins of units that it has loaded. It forgets a unit
-    /// that does not run when its last file is removed.
+    /// systemd notices changed unit files and drop-ins of units that it has loaded. It forgets a
+    /// unit that does not run when its last file is removed.
     pub(crate) fn unit_file_changed(&mut self, path: &str) {
         let Some((_, rest)) = path.split_once("/systemd/system/") else {
             return;

@@ -269,8 +269,8 @@ impl Accounts {
         }
     }
 
-    /// Tests whether `userdel` removes the group with the name of a removed user (`USERGROUPS_ENAB` in
-    /// login.defs(5)): it was the user's primary group, and no other user is in it.
+    /// Tests whether `userdel` removes the group with the name of a removed user (`USERGROUPS_ENAB`
+    /// in login.defs(5)): it was the user's primary group, and no other user is in it.
     fn is_left_alone(&self, user: &User, group: &Group) -> bool {
         let is_primary = |other: &User| other.gid == group.gid;
         is_primary(user)

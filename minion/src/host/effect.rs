@@ -208,8 +208,8 @@ pub enum UnitAction {
     Disable,
     Mask,
     Unmask,
-    /// Fails unless the unit, which was just started, runs. systemd counts a program as started when
-    /// its process exists, even if that ends at once.
+    /// Fails unless the unit, which was just started, runs. systemd counts a program as started
+    /// when its process exists, even if that ends at once.
     Verify,
 }
 

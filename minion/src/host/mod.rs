@@ -139,8 +139,8 @@ pub enum PackageManager {
     Dnf,
 }
 
-/// Returns whether a unit file has an `[Install]` section. A unit without one is `static`: it cannot be
-/// enabled (systemd.unit(5)).
+/// Returns whether a unit file has an `[Install]` section. A unit without one is `static`: it
+/// cannot be enabled (systemd.unit(5)).
 #[must_use]
 pub fn is_installable(unit_file: &[u8]) -> bool {
     String::from_utf8_lossy(unit_file)
@@ -148,8 +148,8 @@ pub fn is_installable(unit_file: &[u8]) -> bool {
         .any(|line| line.trim() == "[Install]")
 }
 
-/// Permission bits of the root of a file system that was just mounted: those of a new tmpfs (tmpfs(5)),
-/// and the usual ones of a directory otherwise.
+/// Permission bits of the root of a file system that was just mounted: those of a new tmpfs
+/// (tmpfs(5)), and the usual ones of a directory otherwise.
 #[must_use]
 pub fn mode_of_mounted_root(fstype: &str, options: &str) -> u32 {
     if fstype != "tmpfs" {

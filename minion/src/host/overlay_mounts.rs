@@ -25,9 +25,8 @@ impl Overlay<'_> {
         }
     }
 
-    /// Another file system is mounted at a path and hides the files there. Its own files are unknown
-    /// before apply, so the directory counts as empty.
-    /// `mode` is that of its root.
+    /// Another file system is mounted at a path and hides the files there. Its own files are
+    /// unknown before apply, so the directory counts as empty. `mode` is that of its root.
     pub(super) async fn cover(&self, path: &str, mode: u32, unknown: bool) {
         let point = self.resolve(path, true).await;
         let root = Meta {

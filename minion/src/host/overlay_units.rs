@@ -1,5 +1,5 @@
-//! Units of [`super::overlay`] that the host below does not have: those of predicted unit files, and
-//! those that a predicted package or program may install.
+//! Units of [`super::overlay`] that the host below does not have: those of predicted unit files,
+//! and those that a predicted package or program may install.
 
 use std::sync::atomic::Ordering;
 

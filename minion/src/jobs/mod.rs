@@ -1,9 +1,9 @@
 //! Jobs: the functions that a master may have this minion run. Each job starts at most once, and
 //! its answer is resent until the master has stored it.
 //!
-//! Functions that change the host (`state.apply`, `cmd.run`) go through the journal, and `log.read`, which may
-//! take long. Functions that only read (`test.ping`, grains) do not: running them twice does no harm, and a disk write would
-//! take most of their time.
+//! Functions that change the host (`state.apply`, `cmd.run`) go through the journal, and
+//! `log.read`, which may take long. Functions that only read (`test.ping`, grains) do not: running
+//! them twice does no harm, and a disk write would take most of their time.
 
 mod log;
 mod progress;

@@ -1,4 +1,5 @@
-//! `firewalld.ipsets`: sets of addresses, compared in the permanent and in the running configuration.
+//! `firewalld.ipsets`: sets of addresses, compared in the permanent and in the running
+//! configuration.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::Ipv4Addr;

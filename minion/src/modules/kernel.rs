@@ -10,7 +10,8 @@ use super::{Failure, Plan, fail, replace};
 use crate::host::Host;
 use crate::host::effect::{Effect, Meta};
 
-/// Sorts after `99-sysctl.conf`, the link to `/etc/sysctl.conf` on Debian and Red Hat: the last file wins.
+/// Sorts after `99-sysctl.conf`, the link to `/etc/sysctl.conf` on Debian and Red Hat: the last
+/// file wins.
 const SYSCTLS: &str = "/etc/sysctl.d/zz-halite.conf";
 const MODULES: &str = "/etc/modules-load.d/halite.conf";
 

@@ -107,8 +107,8 @@ fn on_hold(
     ))
 }
 
-/// Tests whether a version is the wanted one or matches it as a shell pattern. As in Salt, its epoch
-/// counts only if the wanted one has an epoch too.
+/// Tests whether a version is the wanted one or matches it as a shell pattern. As in Salt, its
+/// epoch counts only if the wanted one has an epoch too.
 fn satisfies(wanted: &str, version: &str) -> bool {
     let pattern = PathPattern::new(wanted).ok();
     let fits = |version: &str| {

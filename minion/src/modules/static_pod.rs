@@ -178,9 +178,9 @@ async fn known(host: &dyn Host, pod: &StaticPod, process: &Process) -> Result<Kn
 }
 
 /// Restarts a program, given the id of its process and its start in clock ticks
-/// (docs/decisions/0116). It is killed no later than by the kubelet, which waits for 30 seconds. Without
-/// etcd, API servers take a minute to answer, and a new kubelet would wait that long. So for etcd it is
-/// better to sit out the delays of the running kubelet.
+/// (docs/decisions/0116). It is killed no later than by the kubelet, which waits for 30 seconds.
+/// Without etcd, API servers take a minute to answer, and a new kubelet would wait that long. So
+/// for etcd it is better to sit out the delays of the running kubelet.
 const RESTART: &str = r#"pid=$0 started=$1
 is_alive() { test "$(cut -d ' ' -f 22 "/proc/$pid/stat" 2>/dev/null)" = "$started"; }
 is_alive || exit 0

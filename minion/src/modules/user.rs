@@ -243,7 +243,8 @@ impl AccountSpec {
                 all = sorted(all.into_iter().chain(old.iter().cloned()).collect());
             }
             if all != old {
-                // As a member of it, if it is declared or already one: a group may list its members.
+                // As a member of it, if it is declared or already one: a group may list its
+                // members.
                 let is_named = |name: &String| groups.contains(name) || found.groups.contains(name);
                 let named = primary.clone().filter(is_named);
                 let written = sorted(all.iter().cloned().chain(named).collect());

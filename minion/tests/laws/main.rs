@@ -1,9 +1,9 @@
 //! The law "the plan is the result" over a table of inputs, on the fake host.
 //!
-//! For each input: the start, the plan, the result, which has the changes of the plan where the plan can
-//! know them, and a second check, which must be empty. The answers are in `answers.json`; the suite
-//! `laws` of the lab compares a real host's answers with them. So both hosts get the same inputs and must
-//! give the same answers.
+//! For each input: the start, the plan, the result, which has the changes of the plan where the
+//! plan can know them, and a second check, which must be empty. The answers are in `answers.json`;
+//! the suite `laws` of the lab compares a real host's answers with them. So both hosts get the same
+//! inputs and must give the same answers.
 
 #![expect(
     clippy::unwrap_used,

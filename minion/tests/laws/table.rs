@@ -1,8 +1,8 @@
 //! The table of inputs: the files `*.case` in this directory, in the order of their names.
 //!
 //! An input begins with a line `=== NAME`. Its states are SLS text. States that make its start come
-//! first, before a line `--- then`. A line `--- repeats: REASON` at its end says that the second check
-//! finds changes again, and why. Text before the first input is a comment.
+//! first, before a line `--- then`. A line `--- repeats: REASON` at its end says that the second
+//! check finds changes again, and why. Text before the first input is a comment.
 
 use std::path::{Path, PathBuf};
 

@@ -1,5 +1,5 @@
-//! The CA of identities is replaced: the minion trusts the CAs that its master names, shows them to it,
-//! and gets a certificate of the one that signs.
+//! The CA of identities is replaced: the minion trusts the CAs that its master names, shows them to
+//! it, and gets a certificate of the one that signs.
 
 use std::sync::Arc;
 
@@ -62,7 +62,8 @@ async fn a_host_that_was_off_while_minions_got_other_certificates_gets_one_with_
     going.send_replace(true);
 }
 
-/// A master that can sign its epoch but names no CA changes nothing, and neither does a replaced one.
+/// A master that can sign its epoch but names no CA changes nothing, and neither does a replaced
+/// one.
 #[tokio::test]
 async fn a_replaced_master_gives_a_minion_no_cas() {
     let mut world = world().await;

@@ -1,5 +1,5 @@
-//! The law of a second run, for spellings: what one spelling of the arguments has made is complete for
-//! every other spelling that means the same; and a spelling that means nothing here is refused.
+//! The law of a second run, for spellings: what one spelling of the arguments has made is complete
+//! for every other spelling that means the same; and a spelling that means nothing here is refused.
 
 use halite_minion_fake::FakeHost;
 use halite_states::compile::{Input, sls};

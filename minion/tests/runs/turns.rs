@@ -49,8 +49,8 @@ impl Turns for Answers {
     }
 }
 
-/// Restarts two services that run, and starts one that does not, with these answers for turns. Returns
-/// the number of questions, the number of starts of each unit, and the failure.
+/// Restarts two services that run, and starts one that does not, with these answers for turns.
+/// Returns the number of questions, the number of starts of each unit, and the failure.
 async fn restart(answers: &Arc<Answers>) -> (usize, Vec<u64>, Option<String>) {
     let units = ["new.service", "containerd.service", "kubelet.service"];
     let host = FakeHost::new();

@@ -1,11 +1,11 @@
 //! Comparison of whole states with real Salt: SLS texts, so that the spelling of a value counts.
 //!
-//! Salt 3008.3 applied each case twice, in a Debian 12 of its own, with real accounts, mounts, kernel
-//! parameters, and packages of a repository that holds only those of the case. Only its `systemctl`
-//! was replaced: `start`, `stop`, `restart`, `status` and `is-active` answered as systemd does for
-//! units of `sleep`, `true` and `false`; the rest was systemd's own, offline. `host` is the start that
-//! both had, and both applied the states in `start` themselves. The umask of Salt was that of its
-//! daemon, 0022, except in `umask_default_of_salt_call`.
+//! Salt 3008.3 applied each case twice, in a Debian 12 of its own, with real accounts, mounts,
+//! kernel parameters, and packages of a repository that holds only those of the case. Only its
+//! `systemctl` was replaced: `start`, `stop`, `restart`, `status` and `is-active` answered as
+//! systemd does for units of `sleep`, `true` and `false`; the rest was systemd's own, offline.
+//! `host` is the start that both had, and both applied the states in `start` themselves. The umask
+//! of Salt was that of its daemon, 0022, except in `umask_default_of_salt_call`.
 
 #[path = "../laws/shell.rs"]
 mod shell;
@@ -75,8 +75,8 @@ struct Outcome {
 }
 
 impl Outcome {
-    /// Returns whether two states did the same. A failed state may have changes in Salt, and has none
-    /// here.
+    /// Returns whether two states did the same. A failed state may have changes in Salt, and has
+    /// none here.
     fn is_like(&self, other: &Self) -> bool {
         let succeeded = |outcome: &Self| outcome.result == Some(true);
         let rest = |outcome: &Self| {

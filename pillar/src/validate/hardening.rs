@@ -396,8 +396,8 @@ const KEYED_LISTS: [&str; 10] = [
     "volumes",
 ];
 
-/// Refuses the directives that have no effect: each but `$patch: delete` in an element of a list that
-/// is merged by a key. `name` is the name of the field with this value.
+/// Refuses the directives that have no effect: each but `$patch: delete` in an element of a list
+/// that is merged by a key. `name` is the name of the field with this value.
 fn directives(check: &mut Check<'_>, path: &str, name: &str, value: &Value) {
     match value {
         Value::Object(fields) => fields_of(check, path, fields, false),

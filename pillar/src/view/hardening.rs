@@ -1,5 +1,5 @@
-//! The control-plane components in a minion's view: all their flags, volumes and files, those of the
-//! document and those that follow from other fields.
+//! The control-plane components in a minion's view: all their flags, volumes and files, those of
+//! the document and those that follow from other fields.
 
 use std::collections::BTreeMap;
 
@@ -171,8 +171,8 @@ fn own_volume(name: &str, path: &str, read_only: bool) -> ExtraVolume {
 
 /// The audit policy: the declared one, or Halite's.
 ///
-/// Halite's records each write with its user and its object. Requests of the control plane to itself
-/// and health checks are left out, as they would be most of the log; the content of Secrets,
+/// Halite's records each write with its user and its object. Requests of the control plane to
+/// itself and health checks are left out, as they would be most of the log; the content of Secrets,
 /// ConfigMaps and token requests is left out, as it is secret.
 fn policy(audit: &ApiAudit) -> Value {
     let mut content = json!({

@@ -67,7 +67,8 @@ fn an_address_of_the_control_plane_needs_evidence_and_must_be_free() {
     .unwrap();
     assert_eq!(resolved.addresses.control_plane.to_string(), "10.0.0.13");
     assert_eq!(resolved.addresses.workload_plane.to_string(), "10.2.0.12");
-    // The bootstrap host has 10.0.0.11; a bridge of a container engine has the same address everywhere.
+    // The bootstrap host has 10.0.0.11; a bridge of a container engine has the same address
+    // everywhere.
     let cases = [
         (
             json!({"c": ["10.0.0.11"], "b": ["10.2.0.12"]}),

@@ -1,6 +1,6 @@
 //! Declarations: problems of documents, choices of the master, and what each host sees. All are one
-//! program, because each program is linked with the whole crate. The modules are marked as tests, so
-//! that the lints that do not apply to tests ignore them.
+//! program, because each program is linked with the whole crate. The modules are marked as tests,
+//! so that the lints that do not apply to tests ignore them.
 
 #[cfg(test)]
 mod addresses;

@@ -38,8 +38,8 @@ const WHY: Duration = Duration::from_secs(1);
 /// The time in which one of several hosts must accept the connection. The kernel accepts at once,
 /// however busy the master is; the handshake has its own timeout.
 const AMONG: Duration = Duration::from_secs(3);
-/// The most bytes of headers of a response. The text of an error is one of them; hyper's own limit of
-/// 16 KiB turns a long one into a transport error.
+/// The most bytes of headers of a response. The text of an error is one of them; hyper's own limit
+/// of 16 KiB turns a long one into a transport error.
 const HEADERS: u32 = 64 * 1024;
 
 /// A certificate and its key, which a client presents. `Debug` does not print the key.

@@ -129,8 +129,8 @@ pub enum MasterAlert {
 const ALERT: &str = "received fatal alert: ";
 
 impl MasterAlert {
-    /// Returns whether the reason why a connection ended is that the master does not trust the CA of
-    /// the client's certificate.
+    /// Returns whether the reason why a connection ended is that the master does not trust the CA
+    /// of the client's certificate.
     #[must_use]
     pub fn is_of_another_ca(reason: &str) -> bool {
         reason.contains(&Self::OtherCa.to_string())

@@ -174,8 +174,8 @@ fn call(
     })
 }
 
-/// Takes out the arguments of a published formula that Salt ignores, and returns those that it gives
-/// the file's template as variables.
+/// Takes out the arguments of a published formula that Salt ignores, and returns those that it
+/// gives the file's template as variables.
 fn surplus(
     place: &Surroundings,
     signature: &Signature,
@@ -210,7 +210,8 @@ fn surplus(
     variables
 }
 
-/// The arguments that count: of one that is given twice the last, as in Salt. All `_in` forms count.
+/// The arguments that count: of one that is given twice the last, as in Salt. All `_in` forms
+/// count.
 fn last_given(arguments: Vec<Argument>) -> (Vec<Argument>, Vec<Problem>) {
     let mut last: HashMap<String, (usize, Position)> = HashMap::new();
     let mut warnings = Vec::new();

@@ -179,7 +179,8 @@ fn texts(argument: &Argument, problems: &mut Vec<Problem>) -> Vec<String> {
     found
 }
 
-/// `retry: True`, or a mapping of `attempts` (2), `interval` (30 s), `splay` (0 s) and `until` (true).
+/// `retry: True`, or a mapping of `attempts` (2), `interval` (30 s), `splay` (0 s) and `until`
+/// (true).
 fn retry(argument: &Argument, problems: &mut Vec<Problem>) -> Option<Retry> {
     let mut retry = Retry {
         attempts: 2,

@@ -68,8 +68,8 @@ pub fn highstate(input: &Input) -> Result<Compiled, Vec<Problem>> {
     Compiler::new(input.tree).highstate(input)
 }
 
-/// Compiles the named SLS files (dotted, `*` and `?` match) with what they include, for an operator:
-/// one that only an orchestration may apply is refused.
+/// Compiles the named SLS files (dotted, `*` and `?` match) with what they include, for an
+/// operator: one that only an orchestration may apply is refused.
 ///
 /// # Errors
 /// All problems, sorted by place.

@@ -2,7 +2,8 @@
 //! `{#- only: orchestration -#}` or `{#- only: highstate, orchestration -#}`.
 //!
 //! Such a file is refused when an operator names it, also by a pattern, and when an SLS of another
-//! formula includes it: `halite.leave.packages` may include `halite.leave.host`, `custom.web` may not.
+//! formula includes it: `halite.leave.packages` may include `halite.leave.host`, `custom.web` may
+//! not.
 
 use halite_document::Problem;
 

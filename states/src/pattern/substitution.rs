@@ -129,8 +129,8 @@ pub enum Inexact {
 }
 
 impl Substitution {
-    /// Reads an expression and its replacement, in which `\1` and `\g<name>` are groups unless it is
-    /// `literal`.
+    /// Reads an expression and its replacement, in which `\1` and `\g<name>` are groups unless it
+    /// is `literal`.
     ///
     /// # Errors
     /// A mistake in one of them, or a part that Python interprets differently.

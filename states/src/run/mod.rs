@@ -28,8 +28,8 @@ use crate::low::{LowState, RunReturn, StateReturn};
 /// Runs every state of `low` in order and reports each as soon as it is finished.
 ///
 /// The result is complete unless a state with `failhard` failed: then the states after it are
-/// missing, as in Salt; listeners act in any case. A failure that an `onfail` state with `onfail_stop: false` handled does not
-/// count against the run.
+/// missing, as in Salt; listeners act in any case. A failure that an `onfail` state with
+/// `onfail_stop: false` handled does not count against the run.
 pub async fn run<M: Modules>(
     low: &LowState,
     modules: &M,

@@ -23,7 +23,8 @@ impl JsonForm {
     /// Writes data.
     ///
     /// # Errors
-    /// A key is a list or a mapping, the keys to be sorted have no order, or the text would be too long.
+    /// A key is a list or a mapping, the keys to be sorted have no order, or the text would be too
+    /// long.
     pub(crate) fn write(&self, data: &Data) -> Written<String> {
         let mut out = String::new();
         self.put(data, 0, &mut out)?;

@@ -1,5 +1,5 @@
-//! Data as JSON and YAML texts, byte for byte as Salt's serializers write them (Python's `json`, and
-//! PyYAML with libyaml): for `file.serialize`, and `slsutil.serialize` in templates.
+//! Data as JSON and YAML texts, byte for byte as Salt's serializers write them (Python's `json`,
+//! and PyYAML with libyaml): for `file.serialize`, and `slsutil.serialize` in templates.
 
 mod emitter;
 mod json;

@@ -41,7 +41,8 @@ impl YamlForm {
         }
     }
 
-    /// Sets the indentation and the width, where libyaml accepts them; a negative width has no limit.
+    /// Sets the indentation and the width, where libyaml accepts them; a negative width has no
+    /// limit.
     #[must_use]
     pub(crate) fn sized(self, indent: Option<i64>, width: Option<i64>) -> Self {
         let indent = indent.and_then(|indent| usize::try_from(indent).ok());

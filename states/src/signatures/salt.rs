@@ -1,4 +1,5 @@
-//! Arguments that Salt ignores: those that its function does not have. Names are those of Salt 3008.3.
+//! Arguments that Salt ignores: those that its function does not have. Names are those of Salt
+//! 3008.3.
 
 /// The effect in Salt of an argument that its function does not have.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -9,8 +10,8 @@ pub(crate) enum Surplus {
     Variable,
 }
 
-/// The effect in Salt of an argument that the function here does not have; `None` if Salt's function
-/// has it, or if what it does with others is not known.
+/// The effect in Salt of an argument that the function here does not have; `None` if Salt's
+/// function has it, or if what it does with others is not known.
 pub(crate) fn surplus(state: &str, fun: &str, argument: &str) -> Option<Surplus> {
     let function = format!("{state}.{fun}");
     if IGNORED.contains(&(function.as_str(), argument)) {

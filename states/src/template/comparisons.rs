@@ -1,8 +1,8 @@
 //! Comparisons and conditions whose result would be wrong.
 //!
 //! A template sees a reference in place of a secret, so `pillar.custom.mode == 'strict'` would
-//! silently be false. And the engine puts values of different types in an order, so `'9' > 10` would
-//! be true, which is an error in Python. The template engine has no hook for its operators.
+//! silently be false. And the engine puts values of different types in an order, so `'9' > 10`
+//! would be true, which is an error in Python. The template engine has no hook for its operators.
 //! Therefore a template that read a secret, or asks for an order, is rendered once more, with the
 //! operands inside calls of [`GUARD`] and [`ORDER`], which refuse such values. The text of that
 //! rendering is not used.
@@ -276,8 +276,8 @@ fn split(rest: &mut &[Token], outer: bool) -> Vec<Part> {
     parts
 }
 
-/// The blanks before an operand, and the operand, in a call of the guard if what is next to it would
-/// read it.
+/// The blanks before an operand, and the operand, in a call of the guard if what is next to it
+/// would read it.
 fn guard(part: &Part, left: Separator) -> (&str, String) {
     let inside = part.operand.trim_start();
     let blank = &part.operand[..part.operand.len() - inside.len()];

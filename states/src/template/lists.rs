@@ -58,8 +58,8 @@ impl List {
     /// Changes it in place; every name of this list sees the change.
     ///
     /// # Errors
-    /// A loop goes through it: Python's loop would see the change, the engine's would not. Or that of
-    /// `change`.
+    /// A loop goes through it: Python's loop would see the change, the engine's would not. Or that
+    /// of `change`.
     pub(super) fn change<T>(
         &self,
         change: impl FnOnce(&mut Vec<Value>) -> Result<T, Error>,

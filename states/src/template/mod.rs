@@ -249,7 +249,8 @@ impl Renderer {
         let (rendered, trace) = self.render_uncached(purpose, path, variables)?;
         let mut cache = self.rendered.borrow_mut();
         let versions = cache.entry(key.clone()).or_default();
-        // Other accesses often have the same text, whose declarations and calls are cached by object.
+        // Other accesses often have the same text, whose declarations and calls are cached by
+        // object.
         let same = versions.iter().find(|(_, known)| known.is_same(&rendered));
         let rendered = same.map_or_else(|| Rc::new(rendered), |(_, known)| known.clone());
         versions.push((trace, rendered.clone()));

@@ -119,7 +119,8 @@ impl Dict {
         self.is_in_data || self.origin.is_some()
     }
 
-    /// Tests whether its keys are those of the pillar, which do not say whether they were in quotes.
+    /// Tests whether its keys are those of the pillar, which do not say whether they were in
+    /// quotes.
     pub(crate) fn has_pillar_keys(&self) -> bool {
         self.entries().is_pillar
     }

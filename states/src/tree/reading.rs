@@ -1,5 +1,5 @@
-//! The reading of all files of a tree's directories. What is not declared is removed, so a file that
-//! cannot be read is an error and not an absent file.
+//! The reading of all files of a tree's directories. What is not declared is removed, so a file
+//! that cannot be read is an error and not an absent file.
 
 use std::io::ErrorKind;
 use std::os::unix::fs::PermissionsExt as _;

@@ -296,7 +296,8 @@ fn the_names_of_the_cluster_are_back_when_something_has_written_the_hosts_file()
     assert_eq!(restored(program, elsewhere), format!("{dropped}{own}"));
 }
 
-/// Debian writes `127.0.1.1 worker-1.example.net worker-1`. The grains follow from the line with both.
+/// Debian writes `127.0.1.1 worker-1.example.net worker-1`. The grains follow from the line with
+/// both.
 #[test]
 fn the_full_name_of_a_host_stays_on_the_line_of_its_short_name() {
     let (pillar, mut grains) = fixture("worker");

@@ -15,7 +15,8 @@ fn flags(labels: &Value) -> String {
     contents(&compiled, "/var/lib/kubelet/kubeadm-flags.env").to_owned()
 }
 
-/// With any other label of Kubernetes a kubelet does not start, and the API server refuses its node.
+/// With any other label of Kubernetes a kubelet does not start, and the API server refuses its
+/// node.
 #[test]
 fn a_node_registers_with_the_labels_that_a_kubelet_may_set() {
     assert!(!flags(&json!({})).contains("node-labels"));

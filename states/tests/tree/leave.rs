@@ -182,7 +182,8 @@ fn only_a_mask_of_halite_leaves_swap_target() {
     assert_eq!(removal.controls.onlyif, [condition]);
 }
 
-/// A control plane with a full name has all of them on one line: `10.0.0.1 cp.example cp api.internal`.
+/// A control plane with a full name has all of them on one line:
+/// `10.0.0.1 cp.example cp api.internal`.
 #[test]
 fn shared_names_leave_the_line_of_the_full_name_of_a_host() {
     let (mut pillar, grains) = fixture("bootstrap");

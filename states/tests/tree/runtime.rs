@@ -243,8 +243,8 @@ fn nothing_is_kept_once_the_new_runtime_serves() {
     assert_eq!(removed.unwrap().requisites.require, [answers]);
 }
 
-/// It pulls its images long before the rest of its new bundle. `ctl bootstrap` and `ctl node add` of
-/// a newer bundle replace packages in their first step.
+/// It pulls its images long before the rest of its new bundle. `ctl bootstrap` and `ctl node add`
+/// of a newer bundle replace packages in their first step.
 #[test]
 fn a_host_that_gets_the_new_repository_first_keeps_its_packages_then() {
     use halite_states::compile;

@@ -16,8 +16,8 @@ pub struct ScriptHost {
 }
 
 impl ScriptHost {
-    /// A host with these lines of packages, this directory of configuration, and these programs. What
-    /// it keeps is in `kept`.
+    /// A host with these lines of packages, this directory of configuration, and these programs.
+    /// What it keeps is in `kept`.
     pub fn new(
         installed: &str,
         configuration: &'static str,

@@ -131,8 +131,8 @@ pub fn listing(compiled: &Compiled) -> String {
         .collect()
 }
 
-/// The steps of an orchestration, one per line: its id, its function, and its target; what it waits for,
-/// unless that is the previous step.
+/// The steps of an orchestration, one per line: its id, its function, and its target; what it waits
+/// for, unless that is the previous step.
 pub fn steps(case: &str, compiled: &Compiled) -> String {
     let chunks = &compiled.low.chunks;
     let line = |(index, chunk): (usize, &Chunk)| {

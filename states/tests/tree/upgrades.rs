@@ -452,7 +452,8 @@ fn a_return_does_not_leave_out_hosts_that_have_the_next_bundle() {
         let value = |key: &str| chunk.and_then(|chunk| chunk.args.get(key)?.as_str());
         (value("tgt"), value("offline"))
     };
-    // A host that has begun to change has the images already, and perhaps no containerd that serves.
+    // A host that has begun to change has the images already, and perhaps no containerd that
+    // serves.
     assert_eq!(values("images-workers"), (Some("w-1"), Some("fail")));
     assert_eq!(values("images-control-plane"), (Some("cp-1"), Some("fail")));
     assert_eq!(values("workers-1"), (Some("w-2"), Some("skip")));

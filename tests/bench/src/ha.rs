@@ -28,11 +28,11 @@ const KILLED: Duration = Duration::from_secs(3);
 const CUT: Duration = Duration::from_secs(4);
 const PLANNED: Duration = Duration::from_secs(1);
 const PROXY: Duration = Duration::from_secs(1);
-/// The longest time in which two hosts hold the address after a loss: an advertisement interval of keepalived
-/// (`advert_int` of its configuration).
+/// The longest time in which two hosts hold the address after a loss: an advertisement interval of
+/// keepalived (`advert_int` of its configuration).
 const SHARED: Duration = Duration::from_millis(500);
-/// The same while a planned reboot moves the address: the previous holder answers at it until its keepalived has
-/// ended, which takes a second.
+/// The same while a planned reboot moves the address: the previous holder answers at it until its
+/// keepalived has ended, which takes a second.
 const MOVED: Duration = Duration::from_millis(1500);
 /// The name of that reboot.
 const REBOOT: &str = "planned reboot";
@@ -50,8 +50,8 @@ const OTHERS: Duration = Duration::from_millis(500);
 const POWER: f64 = 3.0;
 /// `ctl health` against `ctl status`.
 const HEALTH: f64 = 3.0;
-/// Three control planes against kubeadm by hand: the aim, and the bound where hosts share processors
-/// (`docs/decisions/0095-the-aim-of-a-replacement.md`).
+/// Three control planes against kubeadm by hand: the aim, and the bound where hosts share
+/// processors (`docs/decisions/0095-the-aim-of-a-replacement.md`).
 const BY_HAND: f64 = 0.7;
 const BY_HAND_SHARED: f64 = 1.3;
 /// The gap through the proxy of a planned reboot.
@@ -112,8 +112,8 @@ impl Table {
         self.aim(what, &value, &format!("≤ {most} ×"), found <= most);
     }
 
-    /// The time of control planes, judged against that of kubeadm by hand: by the aim if each host can have a processor
-    /// of its own, otherwise by a bound that notices a regression.
+    /// The time of control planes, judged against that of kubeadm by hand: by the aim if each host
+    /// can have a processor of its own, otherwise by a bound that notices a regression.
     fn by_hand(&mut self, time: Duration, kubeadm: Duration, hosts: usize, processors: usize) {
         let found = ratio(time, kubeadm);
         let (most, note) = if processors >= hosts {

@@ -15,8 +15,8 @@ use halite_lab::{Lab, capacity, layout, resolver, scan};
 use halite_upstream::prepare;
 use halite_upstream::versions::{FULL, NEWEST, RELEASES, Release};
 
-/// Real hosts on one machine: the demonstration and the tests of Halite. A master and a minion without hosts:
-/// `cargo lab try`.
+/// Real hosts on one machine: the demonstration and the tests of Halite. A master and a minion
+/// without hosts: `cargo lab try`.
 #[derive(Parser)]
 #[command(name = "cargo lab")]
 struct Arguments {
@@ -36,13 +36,13 @@ enum Verb {
         /// planes, then worker-1. The machine has room for it only while no other cluster runs.
         #[arg(long)]
         ha: bool,
-        /// The minor version of Kubernetes. With the older one, the control planes also have the ISO
-        /// of the newest one, and the end names the commands that upgrade the cluster to it.
+        /// The minor version of Kubernetes. With the older one, the control planes also have the
+        /// ISO of the newest one, and the end names the commands that upgrade the cluster to it.
         #[arg(long, value_name = "MINOR", default_value = NEWEST.minor(), value_parser = demo::DemoBundles::of)]
         kubernetes: demo::DemoBundles,
     },
-    /// Run the fixed list of tests that each change must pass: format, lint, unit and protocol tests, and suites
-    /// on two clusters of real hosts.
+    /// Run the fixed list of tests that each change must pass: format, lint, unit and protocol
+    /// tests, and suites on two clusters of real hosts.
     Test {
         /// All tests instead, which takes many hours; see --part.
         #[arg(long)]
@@ -64,8 +64,8 @@ enum Verb {
         /// Only tests whose name contains one of these.
         filter: Vec<String>,
     },
-    /// Print each test of --full with its last outcome for this source tree, and what has not run yet.
-    /// Succeeds if all have passed.
+    /// Print each test of --full with its last outcome for this source tree, and what has not run
+    /// yet. Succeeds if all have passed.
     Ledger {
         /// Write the times of the tests that have passed to docs/dev/test-times.tsv.
         #[arg(long)]

@@ -24,7 +24,8 @@ impl Signer {
         std::fs::create_dir_all(dir.join("gnupg")).unwrap();
         std::fs::set_permissions(dir.join("gnupg"), std::fs::Permissions::from_mode(0o700))
             .unwrap();
-        // Else each agent takes two inotify instances, of which the clusters beside it need nearly all.
+        // Else each agent takes two inotify instances, of which the clusters beside it need nearly
+        // all.
         std::fs::write(
             dir.join("gnupg/gpg-agent.conf"),
             "disable-check-own-socket\n",

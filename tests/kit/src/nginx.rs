@@ -128,7 +128,8 @@ fn wait_for_pid(dir: &Path) {
     }
 }
 
-/// Its last act is to remove the file with its pid; a new one in the same directory would lose its own.
+/// Its last act is to remove the file with its pid; a new one in the same directory would lose its
+/// own.
 fn wait_for_end(pid: &Path) {
     let since = Instant::now();
     while pid.exists() {

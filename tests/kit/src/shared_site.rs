@@ -6,8 +6,8 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 use crate::files::run;
 use crate::site::Site;
 
-/// A site that is made once for the tests that run at the same time. The last of them removes it, so that
-/// nothing is left behind.
+/// A site that is made once for the tests that run at the same time. The last of them removes it,
+/// so that nothing is left behind.
 #[derive(Default)]
 pub struct SharedSite(Mutex<Weak<Site>>);
 

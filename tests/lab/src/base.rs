@@ -1,5 +1,5 @@
-//! The base roots: a minimal Debian with systemd and without Halite, shared by all hosts of its release
-//! as the lower overlay layer.
+//! The base roots: a minimal Debian with systemd and without Halite, shared by all hosts of its
+//! release as the lower overlay layer.
 
 use std::fs;
 use std::fs::File;

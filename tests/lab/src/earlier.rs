@@ -1,5 +1,5 @@
-//! Halite's programs of an earlier commit, and its source tree: built once from the repository's own
-//! history, and kept in the cache.
+//! Halite's programs of an earlier commit, and its source tree: built once from the repository's
+//! own history, and kept in the cache.
 
 use std::fs;
 use std::fs::File;
@@ -14,8 +14,8 @@ use crate::command::run;
 use crate::dirs::source_root;
 use crate::progress::Board;
 
-/// The commit, from which a site is upgraded to the present tree: the last one before clusters could
-/// be upgraded by a minor version and rotate certificates.
+/// The commit, from which a site is upgraded to the present tree: the last one before clusters
+/// could be upgraded by a minor version and rotate certificates.
 pub const COMMIT: &str = "367d7ee2dec0396b6164f32209c34f787b34c55e";
 
 /// Builds the programs unless they exist, and returns their directory.

@@ -42,7 +42,8 @@ pub fn make(name: &str) -> Result<Vec<PathBuf>> {
     Ok(groups)
 }
 
-/// The pid, as the machine sees it, of the init of the host whose processes are in the groups of that name.
+/// The pid, as the machine sees it, of the init of the host whose processes are in the groups of
+/// that name.
 pub fn init(name: &str) -> Option<u32> {
     let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
     entries

@@ -1,5 +1,5 @@
-//! Layouts of clusters: names, roles, networks and inotify cost of the hosts, and the order in which
-//! they join.
+//! Layouts of clusters: names, roles, networks and inotify cost of the hosts, and the order in
+//! which they join.
 
 use std::path::PathBuf;
 

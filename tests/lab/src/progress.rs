@@ -1,7 +1,7 @@
 //! Progress of concurrent builds.
 //!
-//! On a terminal each build has a live line. Elsewhere each message is a new line that begins with the
-//! build's name.
+//! On a terminal each build has a live line. Elsewhere each message is a new line that begins with
+//! the build's name.
 
 use std::io::{Write as _, stdout};
 use std::time::{Duration, Instant};

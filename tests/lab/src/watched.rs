@@ -3,8 +3,9 @@
 //! Time for which this machine was held up does not count. A silence in which a master started does
 //! not count: its host lost power, it was killed, or another host became the master's, and `ctl`
 //! waited for it. Tests that interrupt commands or their hosts at many moments read the lines
-//! themselves (`interrupted::Running` of the suites) and measure no silence.
-//! commands or their hosts at many moments read the lines themselves (`interrupted::Running` of the suites) and measure no silence.
+//! themselves (`interrupted::Running` of the suites) and measure no silence. commands or their
+//! hosts at many moments read the lines themselves (`interrupted::Running` of the suites) and
+//! measure no silence.
 
 use std::fs;
 use std::io::{BufRead as _, BufReader, Read, Write as _};
@@ -133,7 +134,8 @@ fn began_within(proc: &Path, name: &str, time: Duration) -> bool {
     })
 }
 
-/// The time after the machine's boot at which a process of this name started, from its `stat` (proc(5)).
+/// The time after the machine's boot at which a process of this name started, from its `stat`
+/// (proc(5)).
 fn started(stat: &str, name: &str) -> Option<Duration> {
     let (before, after) = stat.rsplit_once(") ")?;
     let (_, found) = before.split_once(" (")?;

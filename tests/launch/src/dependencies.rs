@@ -4,10 +4,9 @@
 //! A directory for each set of registry packages, each compiler and the options of the profiles has
 //! the files that Cargo made from these packages, for each profile. They are copied, with their
 //! times, into the `target` of a clone before its first build. If no directory has exactly these
-//! packages and options, those of the latest one are copied: Cargo reuses equal ones, by the hash in
-//! their names, and compiles the rest.
-//! Crates of this repository are never shared: Cargo tells their versions apart by file times,
-//! which are meaningless across two clones.
+//! packages and options, those of the latest one are copied: Cargo reuses equal ones, by the hash
+//! in their names, and compiles the rest. Crates of this repository are never shared: Cargo tells
+//! their versions apart by file times, which are meaningless across two clones.
 
 use std::collections::BTreeSet;
 use std::fs::File;
@@ -30,12 +29,13 @@ const PREFIX: &str = "target-";
 /// The file whose time records when a directory was last used.
 const USED: &str = ".used";
 
-/// The directory of other packages, other options or another compiler is removed after this time without use.
+/// The directory of other packages, other options or another compiler is removed after this time
+/// without use.
 const UNUSED: Duration = Duration::from_secs(7 * 24 * 3600);
 
-/// Copies the cached dependencies of these profiles into a clone's `target`, each once, unless Cargo
-/// has already compiled some there: crates that were compiled against those do not accept another
-/// build of the same package. `say` is called before an operation that takes seconds.
+/// Copies the cached dependencies of these profiles into a clone's `target`, each once, unless
+/// Cargo has already compiled some there: crates that were compiled against those do not accept
+/// another build of the same package. `say` is called before an operation that takes seconds.
 ///
 /// # Errors
 /// The cache cannot be read, or `target` cannot be written. Cargo compiles missing files.
@@ -111,8 +111,8 @@ fn lock_file() -> io::Result<String> {
     fs::read_to_string(&path).context(|| format!("cannot read {}", path.display()))
 }
 
-/// The directory for the packages in this clone's `Cargo.lock`, the profiles in its `Cargo.toml`, and
-/// the compiler of this machine.
+/// The directory for the packages in this clone's `Cargo.lock`, the profiles in its `Cargo.toml`,
+/// and the compiler of this machine.
 fn directory() -> io::Result<PathBuf> {
     // The same compiler has the same hash function, and another one has another directory.
     let mut sum = DefaultHasher::new();

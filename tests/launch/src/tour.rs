@@ -312,7 +312,8 @@ fn token(answer: &str) -> io::Result<&str> {
     value.map(str::trim).ok_or_else(missing)
 }
 
-/// A path as a person types it: relative to the working directory if it is below, quoted for a shell if needed.
+/// A path as a person types it: relative to the working directory if it is below, quoted for a
+/// shell if needed.
 fn shown(path: &Path) -> String {
     let here = env::current_dir().unwrap_or_default();
     let path = path.strip_prefix(&here).unwrap_or(path).to_string_lossy();

@@ -48,8 +48,8 @@ pub struct Options {
 /// Makes a release and returns its directory. An earlier release in that directory is replaced.
 ///
 /// # Errors
-/// The changelog has no entry, a key is given and the tree has uncommitted changes, a program or the
-/// book cannot be built, or the book has dead links.
+/// The changelog has no entry, a key is given and the tree has uncommitted changes, a program or
+/// the book cannot be built, or the book has dead links.
 pub fn make(options: &Options, board: &Board) -> Result<PathBuf> {
     let root = source_root();
     let out = match &options.out {

@@ -1,5 +1,5 @@
-//! The Debian packages of a release: `ctl`, and the builder with everything of Halite that goes into
-//! bundles.
+//! The Debian packages of a release: `ctl`, and the builder with everything of Halite that goes
+//! into bundles.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};

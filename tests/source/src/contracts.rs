@@ -1,5 +1,5 @@
-//! Each call of operators, each word of `Show` and each event has a contract test: a real value that
-//! the master's tests have stored in `lib/api/contract`, and that the tests of `ctl` print.
+//! Each call of operators, each word of `Show` and each event has a contract test: a real value
+//! that the master's tests have stored in `lib/api/contract`, and that the tests of `ctl` print.
 
 use std::collections::BTreeSet;
 
@@ -12,7 +12,8 @@ use crate::tree::Text;
 /// The stored values.
 const STORED: &str = "lib/api/contract/";
 
-/// The calls of operators, and the stored values that show their answers. [`shown`] has those of `Show`.
+/// The calls of operators, and the stored values that show their answers. [`shown`] has those of
+/// `Show`.
 const CALLS: &[(&str, &[&str])] = &[
     ("Status", &["status"]),
     ("Show", &[]),

@@ -39,8 +39,8 @@ const READERS: [(&str, &str); 7] = [
     ),
 ];
 
-/// Texts by which code reads the date: names from the standard library and from crates, and calls of
-/// the program.
+/// Texts by which code reads the date: names from the standard library and from crates, and calls
+/// of the program.
 const CLOCKS: [&str; 7] = [
     "SystemTime",
     "UNIX_EPOCH",

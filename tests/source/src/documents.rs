@@ -11,8 +11,8 @@ use crate::tree::Text;
 /// The folder of the program of operators, and that of the suites.
 const FOLDERS: [&str; 2] = ["ctl/src/", "tests/suites/src/"];
 /// The documents that are read by names, with their readers: in each line a file, a word of
-/// [`DOCUMENTS`], and functions of the file. A function is added only for such a document; one that no
-/// longer reads any is removed.
+/// [`DOCUMENTS`], and functions of the file. A function is added only for such a document; one that
+/// no longer reads any is removed.
 const READERS: &str = include_str!("foreign_documents.txt");
 /// Documents without a type in `halite-api`.
 const DOCUMENTS: &[&str] = &[

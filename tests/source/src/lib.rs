@@ -11,6 +11,8 @@ mod book;
 #[cfg(test)]
 mod circles;
 #[cfg(test)]
+mod columns;
+#[cfg(test)]
 mod contracts;
 #[cfg(test)]
 mod dates;

@@ -30,7 +30,8 @@ pub(crate) fn of_crate(root: &Path) -> BTreeMap<Name, Module> {
     modules
 }
 
-/// Adds the module of a file and, by its `mod NAME;` items, those of its children, which are in `dir`.
+/// Adds the module of a file and, by its `mod NAME;` items, those of its children, which are in
+/// `dir`.
 fn read(
     file: &Path,
     dir: &Path,

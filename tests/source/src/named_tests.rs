@@ -98,7 +98,8 @@ pub(crate) fn is_whole(name: &str) -> bool {
     SUITES.iter().any(|(_, test)| *test == name)
 }
 
-/// Tests whether a path has this module (`a::b`), file, or folder of cases (`pkgrepo.managed/dnf*`).
+/// Tests whether a path has this module (`a::b`), file, or folder of cases
+/// (`pkgrepo.managed/dnf*`).
 fn is_file(path: &str, name: &str) -> bool {
     let place = name.replace("::", "/");
     let (place, is_prefix) = match place.strip_suffix('*') {

@@ -18,8 +18,8 @@ const EXPECTED: &[&str] = &[
 ];
 /// The present types with vague names, a file and a name in each line. The list may only shrink.
 const PRESENT: &str = include_str!("vague_names.txt");
-/// The present public names that more than two crates define, with the number of crates. The list may
-/// only shrink.
+/// The present public names that more than two crates define, with the number of crates. The list
+/// may only shrink.
 const PRESENT_SHARED: &str = include_str!("shared_names.txt");
 /// Maximum number of lines of both lists.
 const MOST_PRESENT: usize = 36;

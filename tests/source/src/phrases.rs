@@ -1,7 +1,7 @@
 //! Phrases that read as if translated.
 //!
-//! Doc comments and strings of programs are what operators and contributors read; other comments and
-//! documents follow the same rule.
+//! Doc comments and strings of programs are what operators and contributors read; other comments
+//! and documents follow the same rule.
 
 use regex::Regex;
 
@@ -84,8 +84,8 @@ fn other_text(path: &str, text: &str) -> Vec<Paragraph> {
 struct Patterns {
     /// Each pattern, and what to write instead.
     each: Vec<(Regex, &'static str)>,
-    /// Matches each text in which one of them occurs. Almost no text does, and one search takes less time
-    /// than eight.
+    /// Matches each text in which one of them occurs. Almost no text does, and one search takes
+    /// less time than eight.
     any: Regex,
 }
 
@@ -95,8 +95,8 @@ impl Patterns {
         let each = PHRASES.iter();
         let each = each.map(|(pattern, instead)| (compile(pattern), *instead));
         let any: Vec<&str> = PHRASES.iter().map(|(pattern, _)| *pattern).collect();
-        // Beside an ASCII letter, each boundary of Unicode is also one of ASCII. For the former, regex has
-        // only a slow search in texts that are not ASCII.
+        // Beside an ASCII letter, each boundary of Unicode is also one of ASCII. For the former,
+        // regex has only a slow search in texts that are not ASCII.
         let any = format!("(?:{})", any.join("|")).replace(r"\b", r"(?-u:\b)");
         Self {
             each: each.collect(),

@@ -1,4 +1,5 @@
-//! Every check of `ctl health` has a row in `docs/dev/remedies.md`, with the test that runs its remedy.
+//! Every check of `ctl health` has a row in `docs/dev/remedies.md`, with the test that runs its
+//! remedy.
 
 use crate::named_tests::{missing, rows};
 use crate::tree;

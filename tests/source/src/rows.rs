@@ -1,5 +1,5 @@
-//! `docs/dev/rows.md`: the tests of each capability exist, and each capability has one line. And the
-//! differences from Salt have their reasons.
+//! `docs/dev/rows.md`: the tests of each capability exist, and each capability has one line. And
+//! the differences from Salt have their reasons.
 
 use crate::named_tests::{is_whole, missing, rows};
 use crate::tree;

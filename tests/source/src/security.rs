@@ -1,4 +1,5 @@
-//! Every test that `docs/dev/security.md` names exists, and every finding of the second review is there.
+//! Every test that `docs/dev/security.md` names exists, and every finding of the second review is
+//! there.
 
 use crate::named_tests::{missing, rows};
 

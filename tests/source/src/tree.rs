@@ -42,8 +42,8 @@ const ENDINGS: [&str; 17] = [
     ".sql", ".svg", ".toml", ".txt", ".yaml",
 ];
 
-/// The files with one of [`ENDINGS`], sorted by path. All rules share them: reading them takes longer than
-/// most rules.
+/// The files with one of [`ENDINGS`], sorted by path. All rules share them: reading them takes
+/// longer than most rules.
 static FILES: LazyLock<Vec<Text>> = LazyLock::new(read_files);
 
 /// The files of the checkout with one of these endings, sorted by path.

@@ -78,8 +78,8 @@ impl BuilderRoot {
         self.run(command, script)
     }
 
-    /// The root has `/proc` and the lab's cache while the script runs. The mounts are in a namespace
-    /// of their own, so nothing that removes the root can reach the cache.
+    /// The root has `/proc` and the lab's cache while the script runs. The mounts are in a
+    /// namespace of their own, so nothing that removes the root can reach the cache.
     fn run(&self, mut unshare: Command, script: &str) -> Result<String> {
         let mounts = "set -e; mount -t proc proc \"$1/proc\"; mkdir -p \"$1$2\"; mount --bind \"$2\" \"$1$2\"; \
                       exec chroot \"$1\" sh -ec \"$3\"";

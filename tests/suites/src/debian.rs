@@ -165,8 +165,8 @@ fn replaces(cluster: &Cluster) -> Result<Counts> {
     are_complete(cluster, &[&NEWER[..], &[REPLACED]].concat())
 }
 
-/// The worker, which has Debian 13, is replaced by one with Debian 12, and that one again by one with
-/// Debian 13, while a client on the lab's router writes.
+/// The worker, which has Debian 13, is replaced by one with Debian 12, and that one again by one
+/// with Debian 13, while a client on the lab's router writes.
 fn worker_replaces(cluster: &Cluster) -> Result<Counts> {
     let all = [&NEWER[..], &[REPLACED]].concat();
     let written = from_the_router(cluster, &cluster.bootstrap, "workers", || {

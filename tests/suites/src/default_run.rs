@@ -1,7 +1,7 @@
 //! The fixed list of tests that every change must pass; `--full` also has the others.
 
-/// The names of the default run's tests, in the order of the plan. They are the same on every day and
-/// every machine, and none is left out.
+/// The names of the default run's tests, in the order of the plan. They are the same on every day
+/// and every machine, and none is left out.
 pub(crate) const NAMES: &[&str] = &[
     "source: format",
     "lab: both detectors detect",

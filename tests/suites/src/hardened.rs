@@ -1,5 +1,5 @@
-//! A cluster with the profile `hardened`: what it promises is measured at the API, in etcd and on the
-//! hosts.
+//! A cluster with the profile `hardened`: what it promises is measured at the API, in etcd and on
+//! the hosts.
 
 mod benchmark;
 mod issuer;
@@ -226,8 +226,8 @@ fn apply(cluster: &Cluster, pod: &Value) -> Result<String> {
     cluster.kubectl(&["apply", "-f", file])
 }
 
-/// Makes the namespace of the tests' pods, and fails unless a privileged pod is refused in it because of
-/// this Pod Security Standard.
+/// Makes the namespace of the tests' pods, and fails unless a privileged pod is refused in it
+/// because of this Pod Security Standard.
 ///
 /// # Errors
 /// The namespace exists, or the pod is admitted or refused for another reason.

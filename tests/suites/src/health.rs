@@ -114,8 +114,8 @@ pub(super) fn is_well(cluster: &Cluster) -> Result<()> {
     said.map(drop).context("the cluster is not healthy")
 }
 
-/// Waits until the status shows an API that answers, and all hosts connected and Ready. It gives the API and each host
-/// three seconds, which may be too few on a busy machine.
+/// Waits until the status shows an API that answers, and all hosts connected and Ready. It gives
+/// the API and each host three seconds, which may be too few on a busy machine.
 pub(super) fn all_answer(cluster: &Cluster) -> Result<()> {
     wait::until("the status to show that all answer", LIMIT, || {
         let status = status(cluster)?;

@@ -1,5 +1,5 @@
-//! The law "the plan is the result" on a real host: a bare host gives the same answers to a table of
-//! inputs as the fake host. `minion/tests/laws` has the table and the answers of the fake host.
+//! The law "the plan is the result" on a real host: a bare host gives the same answers to a table
+//! of inputs as the fake host. `minion/tests/laws` has the table and the answers of the fake host.
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;

@@ -200,7 +200,8 @@ pub fn list(options: &Options) -> Result<()> {
 /// them are printed: the reader decides whether a result is still valid.
 ///
 /// # Errors
-/// The tree has no name, the commit does not precede it, the ledger cannot be read, or the file cannot be written.
+/// The tree has no name, the commit does not precede it, the ledger cannot be read, or the file
+/// cannot be written.
 pub fn ledger(write: bool, since: Option<&str>) -> Result<ExitCode> {
     let plan = Plan::new()?;
     let tests = plan.names();

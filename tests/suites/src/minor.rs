@@ -1,6 +1,6 @@
 //! The upgrade of a cluster to the next minor version of Kubernetes by the commands of the guide,
-//! between two real releases with their own etcd and CoreDNS. With three control planes it leads to an
-//! earlier patch release, and from there to the newest one.
+//! between two real releases with their own etcd and CoreDNS. With three control planes it leads to
+//! an earlier patch release, and from there to the newest one.
 
 mod declared;
 mod page;
@@ -149,8 +149,8 @@ fn upgraded(cluster: &Cluster) -> Result<Counts> {
     completed(cluster, page, &UPGRADE_TO)
 }
 
-/// The API serves throughout: the virtual address leaves each host before its API server restarts. The
-/// upgrade is paused at its first host.
+/// The API serves throughout: the virtual address leaves each host before its API server restarts.
+/// The upgrade is paused at its first host.
 fn three_upgraded(cluster: &Cluster) -> Result<Counts> {
     let host = &cluster.bootstrap;
     let mut page = page::walk(host, &OLDER_PATCH)?;
@@ -237,9 +237,9 @@ fn run(cluster: &Cluster, script: &str) -> Result<()> {
     Ok(())
 }
 
-/// The same with a pause, which begins when the first host has its new API server: that host gets the
-/// whole bundle, and no other host changes. The lock of etcd's members is free then, and only a backup
-/// leads back. The command that continues completes the upgrade.
+/// The same with a pause, which begins when the first host has its new API server: that host gets
+/// the whole bundle, and no other host changes. The lock of etcd's members is free then, and only a
+/// backup leads back. The command that continues completes the upgrade.
 fn with_a_pause(cluster: &Cluster, script: &str) -> Result<()> {
     let (host, to) = (&cluster.bootstrap, OLDER_PATCH);
     let (first, bundle) = (host.spec.name.as_str(), to.bundle());
@@ -293,8 +293,8 @@ fn with_a_pause(cluster: &Cluster, script: &str) -> Result<()> {
     Ok(())
 }
 
-/// Upgrades the cluster by a command, and gives the line of each step that has ended to a function. As
-/// soon as a host has its new API server, that server reaches the kubelets of all hosts.
+/// Upgrades the cluster by a command, and gives the line of each step that has ended to a function.
+/// As soon as a host has its new API server, that server reaches the kubelets of all hosts.
 fn followed<S: AsRef<str>>(
     cluster: &Cluster,
     words: &[S],

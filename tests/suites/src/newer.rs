@@ -1,7 +1,7 @@
 //! An upgrade to a bundle with another Halite and a later patch release of Kubernetes: the programs
-//! change with their hosts, and the run that the earlier master has begun is ended by the new one. The
-//! programs are those of [another Halite](crate::bundles::other_programs), whose master has the same
-//! version: later turns are compared with the plan that the earlier master made.
+//! change with their hosts, and the run that the earlier master has begun is ended by the new one.
+//! The programs are those of [another Halite](crate::bundles::other_programs), whose master has the
+//! same version: later turns are compared with the plan that the earlier master made.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt as _;
@@ -55,8 +55,8 @@ const UPGRADE: [&str; 6] = [
     "--yes",
 ];
 
-/// Limit for the highstate of the first host to replace the master's program: the backup, the images,
-/// the drain and the static pods come before it.
+/// Limit for the highstate of the first host to replace the master's program: the backup, the
+/// images, the drain and the static pods come before it.
 const MOMENT: Duration = Duration::from_secs(600);
 
 /// Limit for the command to continue after the power cut.
@@ -75,8 +75,8 @@ pub(super) fn site() -> Site {
 }
 
 /// The master's host loses its power when the new master is installed, before the host records the
-/// bundle. The new master and the same command continue to a pause, with the worker's earlier minion.
-/// No way leads back from there. The resumed run gives the worker the bundle.
+/// bundle. The new master and the same command continue to a pause, with the worker's earlier
+/// minion. No way leads back from there. The resumed run gives the worker the bundle.
 fn upgraded(cluster: &Cluster) -> Result<Counts> {
     let (host, first) = (&cluster.bootstrap, NEWEST.bundle());
     let kubernetes = add_release_with_halite(cluster, &NEWEST, VERSION, 1)?;
@@ -138,8 +138,8 @@ fn planned(host: &Host) -> Result<()> {
     Ok(())
 }
 
-/// Upgrades until the first host's highstate has installed the new master, and cuts the power of the
-/// host. Its documents do not record the bundle yet.
+/// Upgrades until the first host's highstate has installed the new master, and cuts the power of
+/// the host. Its documents do not record the bundle yet.
 fn cut_off(cluster: &Cluster) -> Result<()> {
     let host = &cluster.bootstrap;
     let inode = || fs::metadata(host.file(MASTER)).map(|status| status.ino());

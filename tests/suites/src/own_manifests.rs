@@ -1,5 +1,5 @@
-//! Manifests of the operator, as the guide describes them: applied, repaired, moved to another file,
-//! and removed with it.
+//! Manifests of the operator, as the guide describes them: applied, repaired, moved to another
+//! file, and removed with it.
 
 use std::fs;
 use std::path::PathBuf;

@@ -153,9 +153,9 @@ impl Plan {
         Ok(plan)
     }
 
-    /// The time after which a run with these options, builds included, has failed: a build that hangs
-    /// is in no test's time. Other runs than the default one and parts have the sum of their tests'
-    /// limits, if that is longer.
+    /// The time after which a run with these options, builds included, has failed: a build that
+    /// hangs is in no test's time. Other runs than the default one and parts have the sum of their
+    /// tests' limits, if that is longer.
     pub(crate) fn limit(&self, options: &Options) -> Duration {
         if let Some((_, budget)) = options.part {
             return budget + LAST_OF_A_PART;
@@ -169,8 +169,8 @@ impl Plan {
         limits.max(WHOLE)
     }
 
-    /// Returns whether a wanted test needs the lab's ISO. Tests of the lab itself, of the laws and of
-    /// the source tree do not.
+    /// Returns whether a wanted test needs the lab's ISO. Tests of the lab itself, of the laws and
+    /// of the source tree do not.
     pub(crate) fn needs_an_iso(&self, runner: &Runner) -> bool {
         let on_sites = self.sites.iter().flat_map(|site| &site.tests);
         on_sites

@@ -1,4 +1,5 @@
-//! A worker that becomes a control plane with a member of etcd, and a worker again, while a client writes.
+//! A worker that becomes a control plane with a member of etcd, and a worker again, while a client
+//! writes.
 
 use std::collections::BTreeSet;
 use std::time::Duration;

@@ -1,5 +1,5 @@
-//! The CAs of a cluster and the key of its service accounts are replaced while clients write, with a
-//! kubeconfig from before and with one that follows.
+//! The CAs of a cluster and the key of its service accounts are replaced while clients write, with
+//! a kubeconfig from before and with one that follows.
 
 mod boundaries;
 mod clients;
@@ -99,7 +99,8 @@ const RESTART: &[&str] = &["--restart-pods"];
 /// Limit for the volumes of pods to follow the ConfigMap with the CA.
 const VOLUMES: Duration = Duration::from_secs(180);
 
-/// The sites of the rotation: one control plane and one worker, and three control planes and one worker.
+/// The sites of the rotation: one control plane and one worker, and three control planes and one
+/// worker.
 pub(super) fn sites() -> [Site; 2] {
     let site = |lab: &str, made, layout, tests| Site {
         lab: lab.to_owned(),
@@ -128,9 +129,9 @@ pub struct MeasuredRotation {
     pub failed: usize,
 }
 
-/// Rotates the CA of Kubernetes in all of its stages, and restarts the pods that depend on it, while two
-/// clients on the worker write: one has a kubeconfig from before, and the other one follows. Prints the
-/// writes that failed.
+/// Rotates the CA of Kubernetes in all of its stages, and restarts the pods that depend on it,
+/// while two clients on the worker write: one has a kubeconfig from before, and the other one
+/// follows. Prints the writes that failed.
 ///
 /// # Errors
 /// The rotation fails, or an acknowledged write is missing.
@@ -152,8 +153,8 @@ fn rotate(host: &Host, ca: &str, further: &[&str]) -> Result<()> {
     Ok(())
 }
 
-/// Does something while a client, whose certificate stays valid, writes through the API server of the first
-/// host. It writes again afterwards, and all acknowledged writes exist.
+/// Does something while a client, whose certificate stays valid, writes through the API server of
+/// the first host. It writes again afterwards, and all acknowledged writes exist.
 fn writing(cluster: &Cluster, prefix: &str, act: impl FnOnce() -> Result<()>) -> Result<()> {
     let record = ha::while_written(cluster, &cluster.bootstrap, prefix, act)?;
     println!("  {prefix}: {}", record.summary());
@@ -168,8 +169,8 @@ fn keep_old(host: &Host) -> Result<()> {
     Ok(())
 }
 
-/// Calls `replace`, which replaces the CA of Kubernetes, with the first host while clients write. Returns
-/// its time and the notes of the clients; all acknowledged writes exist.
+/// Calls `replace`, which replaces the CA of Kubernetes, with the first host while clients write.
+/// Returns its time and the notes of the clients; all acknowledged writes exist.
 fn under_writes(
     cluster: &Cluster,
     replace: impl FnOnce(&Host) -> Result<()>,
@@ -257,8 +258,8 @@ fn own_line(pem: &str) -> Result<&str> {
 fn leave_all_hosts(cluster: &Cluster, texts: &[&str]) -> Result<()> {
     for host in cluster.hosts() {
         for text in texts {
-            // The kubelet refreshes the volumes of pods within about a minute. The master keeps a list
-            // of the CAs that it has dropped, and never hands them to a host again.
+            // The kubelet refreshes the volumes of pods within about a minute. The master keeps a
+            // list of the CAs that it has dropped, and never hands them to a host again.
             wait::until("the old CA to leave", VOLUMES, || {
                 let found = host.sh(&format!(
                     "grep -rlF --exclude='*.dropped.json' -e '{text}' /etc /var/lib/kubelet \

@@ -1,5 +1,5 @@
-//! A newer container runtime with the same Kubernetes: containerd, runc and the CNI plugins, host by
-//! host; and a containerd that does not start.
+//! A newer container runtime with the same Kubernetes: containerd, runc and the CNI plugins, host
+//! by host; and a containerd that does not start.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -201,8 +201,8 @@ fn has(cluster: &Cluster, host: &Host, release: &Release) -> Result<()> {
     })
 }
 
-/// The package's containerd is another program, which ends at once, and its configuration has another
-/// text.
+/// The package's containerd is another program, which ends at once, and its configuration has
+/// another text.
 fn carry_broken(cluster: &Cluster) -> Result<()> {
     let host = &cluster.bootstrap;
     let work = tempfile::Builder::new()

@@ -1,5 +1,5 @@
-//! A secret of the site that a chart needs: created by a manifest as the guide describes, and stored
-//! in no other place.
+//! A secret of the site that a chart needs: created by a manifest as the guide describes, and
+//! stored in no other place.
 
 mod encrypted;
 

@@ -1,6 +1,6 @@
 //! Commands that are interrupted at the end of each of their steps, in the order in which the steps
-//! end: the master, a minion or a host dies. A moment that was missed is left for another run of the
-//! command.
+//! end: the master, a minion or a host dies. A moment that was missed is left for another run of
+//! the command.
 
 use std::thread;
 use std::time::Duration;
@@ -94,9 +94,9 @@ impl<'c> StepBoundaries<'c> {
         }
     }
 
-    /// Runs the command on the first host, and interrupts it at each boundary that is left. Until it
-    /// has succeeded, it is run again: it joins the run that the master has resumed, or starts with
-    /// the first step.
+    /// Runs the command on the first host, and interrupts it at each boundary that is left. Until
+    /// it has succeeded, it is run again: it joins the run that the master has resumed, or starts
+    /// with the first step.
     ///
     /// # Errors
     /// The command fails without an interruption, or fails repeatedly after one.
@@ -152,8 +152,8 @@ impl<'c> StepBoundaries<'c> {
             let Some(place) = self.left.iter().position(|one| one.step == step) else {
                 continue;
             };
-            // A resumed run does not wait for `ctl`, so later steps may have ended, too. One that is
-            // joined has many ends to show.
+            // A resumed run does not wait for `ctl`, so later steps may have ended, too. One that
+            // is joined has many ends to show.
             if strikes == 0 && self.last.is_some() {
                 thread::sleep(BURST);
             }
@@ -171,8 +171,8 @@ impl<'c> StepBoundaries<'c> {
             self.last = Some(what);
         }
         let (status, said) = running.ended(|| Ok(()))?;
-        // `ctl` dies with the power of its host, also after the last step. A host that was off at its
-        // step is included when the command is run again.
+        // `ctl` dies with the power of its host, also after the last step. A host that was off at
+        // its step is included when the command is run again.
         Ok(Attempt {
             has_succeeded: (status.success() || is_over) && !leaves_out,
             strikes,
@@ -204,8 +204,8 @@ impl<'c> StepBoundaries<'c> {
     }
 }
 
-/// Returns whether a step only asks for something, or records it: it ends within milliseconds, and `ctl`
-/// shows the end of the next step at once. Tests in one process interrupt such steps.
+/// Returns whether a step only asks for something, or records it: it ends within milliseconds, and
+/// `ctl` shows the end of the next step at once. Tests in one process interrupt such steps.
 fn is_momentary(step: &str) -> bool {
     let name = step.strip_suffix("-again").unwrap_or(step);
     ["turn", "end"].contains(&name)

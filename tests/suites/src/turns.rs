@@ -1,6 +1,6 @@
-//! Turns of hosts: a highstate that restarts the container runtime and the kubelet of all workers has one
-//! of them out at a time, and leaves the others as they are when that one does not come back. And an upgrade
-//! that takes them in batches.
+//! Turns of hosts: a highstate that restarts the container runtime and the kubelet of all workers
+//! has one of them out at a time, and leaves the others as they are when that one does not come
+//! back. And an upgrade that takes them in batches.
 
 mod batches;
 
@@ -52,8 +52,8 @@ const HIGHSTATE: [&str; 5] = ["ctl", "highstate", "'*'", "--batch", "1"];
 /// The units that the settings restart, in the order of their restarts.
 const UNITS: [&str; 2] = ["containerd", "kubelet"];
 
-/// Files that hold the run on a host for as long as they exist: before all other states, and after them,
-/// when its services have been restarted.
+/// Files that hold the run on a host for as long as they exist: before all other states, and after
+/// them, when its services have been restarted.
 const BEFORE: &str = "/run/halite-lab-before";
 const AFTER: &str = "/run/halite-lab-after";
 
@@ -70,11 +70,12 @@ halite-lab-after:
     - onlyif: test -e /run/halite-lab-after
 ";
 
-/// A directory of drop-ins that Halite does not remove, because `systemctl set-property` writes there.
+/// A directory of drop-ins that Halite does not remove, because `systemctl set-property` writes
+/// there.
 const DROP_INS: &str = "/etc/systemd/system.control/containerd.service.d";
 
-/// Settings of the cluster document: containerd restarts for the first one, and the kubelet for the other
-/// one.
+/// Settings of the cluster document: containerd restarts for the first one, and the kubelet for the
+/// other one.
 #[derive(Debug, Clone, Copy)]
 struct DeclaredLimits {
     files: u32,
@@ -206,8 +207,8 @@ fn are_restarted(host: &Host, before: &[String; 2]) -> Result<()> {
     Ok(())
 }
 
-/// Fails if two of the hosts were out at the same time: from the end of containerd to the start of the
-/// kubelet, in microseconds of the clock that all hosts of a machine share.
+/// Fails if two of the hosts were out at the same time: from the end of containerd to the start of
+/// the kubelet, in microseconds of the clock that all hosts of a machine share.
 fn one_at_a_time(hosts: &[&Host]) -> Result<()> {
     let [runtime, kubelet] = UNITS;
     let mut times: Vec<(u64, u64, &str)> = Vec::new();
@@ -254,8 +255,8 @@ fn one_after_the_other(cluster: &Cluster) -> Result<Counts> {
     Ok(Counts::ONE)
 }
 
-/// The first worker that restarts its services is held after that: the others wait, and the command says
-/// so. Then they follow.
+/// The first worker that restarts its services is held after that: the others wait, and the command
+/// says so. Then they follow.
 fn in_turn(cluster: &Cluster, workers: &[&Host]) -> Result<()> {
     let mut before = Vec::new();
     for worker in workers {
@@ -320,8 +321,8 @@ fn does_not_come_back(cluster: &Cluster) -> Result<Counts> {
     Ok(Counts::ONE)
 }
 
-/// containerd does not start again on the worker that takes the first turn. The highstate fails, and the
-/// others restart nothing, for a reason that names that worker, and stay Ready.
+/// containerd does not start again on the worker that takes the first turn. The highstate fails,
+/// and the others restart nothing, for a reason that names that worker, and stay Ready.
 fn kept(cluster: &Cluster, broken: &Host, others: &[&Host]) -> Result<()> {
     let (first, name) = (&cluster.bootstrap, broken.spec.name.as_str());
     let mut before = Vec::new();

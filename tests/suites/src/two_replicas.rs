@@ -53,7 +53,8 @@ fn wait_until_allowed(cluster: &Cluster, evictions: u32) -> Result<()> {
         .map(drop)
 }
 
-/// Does something while the workload has one replica, which no drain may evict. Then it has two again.
+/// Does something while the workload has one replica, which no drain may evict. Then it has two
+/// again.
 pub(crate) fn while_held<T>(cluster: &Cluster, act: impl FnOnce() -> Result<T>) -> Result<T> {
     let scaled = |replicas: &str, evictions| {
         let scale = format!("--replicas={replicas}");

@@ -51,7 +51,8 @@ pub(crate) fn limit(test: &str) -> Duration {
     known(test).map_or(WITHOUT_A_LINE, |time| (5 * time).max(SHORTEST))
 }
 
-/// Replaces the lines of the tests that have passed, and removes those of tests that no longer exist.
+/// Replaces the lines of the tests that have passed, and removes those of tests that no longer
+/// exist.
 ///
 /// # Errors
 /// The file cannot be written.

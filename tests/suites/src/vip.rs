@@ -1,5 +1,5 @@
-//! The virtual address of the API: held, released and taken again, kept by its only host, moved away and back without new
-//! certificates.
+//! The virtual address of the API: held, released and taken again, kept by its only host, moved
+//! away and back without new certificates.
 
 use std::fs;
 use std::time::Duration;

@@ -17,9 +17,9 @@ pub const ISO: &str = "halite.iso";
 
 /// The key's name, without `.key` and `.pub`.
 const KEY: &str = "builder";
-/// Number of ISOs and bundles that stay in the cache. One run uses at most nine: of both releases, of
-/// the newest in full, of the two of an upgrade, of two container runtimes, of an earlier Halite, and of
-/// a newer one.
+/// Number of ISOs and bundles that stay in the cache. One run uses at most nine: of both releases,
+/// of the newest in full, of the two of an upgrade, of two container runtimes, of an earlier
+/// Halite, and of a newer one.
 const KEPT: usize = 9;
 
 /// Seals and signs the bundle in a directory, unless that is already done, and returns the

@@ -12,8 +12,8 @@ use halite_lab::{Lab, base, cluster, prerequisites};
 
 use crate::versions::{NEWEST, Release};
 
-/// The longest time until all pods of a new cluster run: the kubelet waits up to five minutes before
-/// it restarts a program that lost its lease.
+/// The longest time until all pods of a new cluster run: the kubelet waits up to five minutes
+/// before it restarts a program that lost its lease.
 const PODS: Duration = Duration::from_secs(420);
 
 /// Builds missing parts, up to the bundle of [`NEWEST`], and returns its path.

@@ -84,8 +84,8 @@ pub const PROMETHEUS: Module = Module {
     ],
 };
 
-/// The checks of the CIS Kubernetes Benchmark, for the tests of a hardened cluster; they are part of no
-/// bundle.
+/// The checks of the CIS Kubernetes Benchmark, for the tests of a hardened cluster; they are part
+/// of no bundle.
 pub const KUBE_BENCH: Module = Module {
     path: "github.com/aquasecurity/kube-bench",
     version: versions::KUBE_BENCH,

@@ -103,9 +103,9 @@ pub const SHIPPED: Release = Release {
 };
 
 /// The previous minor version, with its own etcd and CoreDNS, for sites that have both and for the
-/// upgrade from one to the other. Its bundle dates from the day of the release: it is the older one,
-/// whichever is built first. Its cluster has every option enabled, including a chart, and runs the
-/// shipped programs.
+/// upgrade from one to the other. Its bundle dates from the day of the release: it is the older
+/// one, whichever is built first. Its cluster has every option enabled, including a chart, and runs
+/// the shipped programs.
 pub const OLDER: Release = Release {
     kubernetes: "v1.35.4",
     suffix: "-k1.35",
@@ -120,15 +120,16 @@ pub const OLDER: Release = Release {
     debian: &[],
 };
 
-/// The release that a cluster with addons and a chart is upgraded from: [`OLDER`], with programs that
-/// are quick to build.
+/// The release that a cluster with addons and a chart is upgraded from: [`OLDER`], with programs
+/// that are quick to build.
 pub const UPGRADE_FROM: Release = Release {
     programs: Programs::Dev,
     ..OLDER
 };
 
 /// An earlier patch release of the newest minor version, for the upgrade to the newest one with the
-/// programs of both. Its bundle dates from the day of the release. Only the suite `minor` builds it.
+/// programs of both. Its bundle dates from the day of the release. Only the suite `minor` builds
+/// it.
 pub const OLDER_PATCH: Release = Release {
     kubernetes: "v1.36.1",
     suffix: "-k1.36.1",
@@ -143,8 +144,8 @@ pub const MIXED: Release = Release {
     ..NEWEST
 };
 
-/// The newest Kubernetes with an earlier Halite, for a site that is upgraded to the present one. Its
-/// bundle is older than any that is built now.
+/// The newest Kubernetes with an earlier Halite, for a site that is upgraded to the present one.
+/// Its bundle is older than any that is built now.
 pub const EARLIER: Release = Release {
     suffix: "-earlier",
     resolved: Some(1_776_276_082),
@@ -152,9 +153,9 @@ pub const EARLIER: Release = Release {
     ..NEWEST
 };
 
-/// The newest Kubernetes on an older container runtime, and the same on a newer one, for the upgrade
-/// from one to the other. Their bundles have dates of their own: the first is the older one, whichever
-/// is built first.
+/// The newest Kubernetes on an older container runtime, and the same on a newer one, for the
+/// upgrade from one to the other. Their bundles have dates of their own: the first is the older
+/// one, whichever is built first.
 pub const RUNTIMES: [Release; 2] = [
     Release {
         suffix: "-runtime-1",
@@ -183,8 +184,8 @@ pub const UPGRADE_TO: Release = Release {
     ..NEWEST
 };
 
-/// The release of each minor version, by which [`Release::find`] chooses. The others are variants of
-/// these, or an earlier patch release.
+/// The release of each minor version, by which [`Release::find`] chooses. The others are variants
+/// of these, or an earlier patch release.
 pub const RELEASES: [Release; 2] = [NEWEST, OLDER];
 
 impl Release {

@@ -34,7 +34,8 @@ pub fn pin(text: &str, digests: &BTreeMap<&str, &str>) -> String {
     pinned
 }
 
-/// The digest of the image that containerd pulls for a name: one without a registry is of Docker Hub.
+/// The digest of the image that containerd pulls for a name: one without a registry is of Docker
+/// Hub.
 fn digest_of<'d>(value: &str, digests: &BTreeMap<&str, &'d str>) -> Option<&'d str> {
     let on_hub = |folder: &str| {
         let full = format!("docker.io/{folder}{value}");

@@ -84,8 +84,8 @@ pub fn full(text: &str) -> Result<Name<'_>, InvalidName> {
     Ok(Name { tagged, digest })
 }
 
-/// The full name by which containerd's CRI pulls an image: a name without a registry is one of Docker
-/// Hub, and a name without a tag and a digest has the tag `latest` (`ParseDockerRef` of
+/// The full name by which containerd's CRI pulls an image: a name without a registry is one of
+/// Docker Hub, and a name without a tag and a digest has the tag `latest` (`ParseDockerRef` of
 /// `github.com/distribution/reference`).
 pub fn pulled(text: &str) -> Cow<'_, str> {
     const HUB: &str = "docker.io";

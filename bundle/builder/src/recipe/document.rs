@@ -197,8 +197,8 @@ pub(super) struct Packages {
     /// The apt repositories of those packages, in place of this machine's own sources.
     #[serde(default)]
     pub repositories: Vec<AptRepository>,
-    /// Further Debian releases of hosts, by codename, for example `trixie`: the packages in `apt` come
-    /// from their repositories, too.
+    /// Further Debian releases of hosts, by codename, for example `trixie`: the packages in `apt`
+    /// come from their repositories, too.
     #[serde(default)]
     #[schemars(schema_with = "releases")]
     pub releases: BTreeMap<String, DebianRelease>,

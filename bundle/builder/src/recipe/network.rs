@@ -1,11 +1,12 @@
 //! The recipe's settings for reaching other machines.
 //!
 //! ```yaml
-//! registries:                                   # default: ask the registry itself, over TLS, without a login
+//! registries:                # default: ask the registry itself, over TLS, without a login
 //!   docker.io: {mirror: "mirror.example.org/hub"}
-//!   mirror.example.org: {ca: keys/corporate.pem, login: keys/config.json}   # or a file in the form of .netrc
-//!   localhost:5000: {plain: true}               # without TLS: this machine alone
-//! proxy: http://proxy.example.org:3128          # default: HTTPS_PROXY, HTTP_PROXY and NO_PROXY of the environment
+//!   # The login is such a file, or one in the form of .netrc.
+//!   mirror.example.org: {ca: keys/corporate.pem, login: keys/config.json}
+//!   localhost:5000: {plain: true}  # without TLS: this machine alone
+//! proxy: http://proxy.example.org:3128 # default: HTTPS_PROXY, HTTP_PROXY and NO_PROXY
 //! no-proxy: localhost,.example.org
 //! ```
 

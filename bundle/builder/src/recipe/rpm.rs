@@ -3,9 +3,9 @@
 //! ```yaml
 //! packages:
 //!   rpm:
-//!     base: rocky-9-minimal.txt           # the packages of a minimal host; the guide has the command that writes it
+//!     base: rocky-9-minimal.txt  # a minimal host, as the guide's command writes it
 //!     repositories:
-//!       - {name: baseos, url: "https://mirror.example.org/rocky/9/BaseOS/x86_64/os", key: keys/rocky.asc}
+//!       - {name: baseos, url: "https://mirror.example.org/BaseOS/x86_64/os", key: keys/rocky.asc}
 //!       - {name: appstream, url: "https://…", key: keys/rocky.asc, signed-index: false}
 //!     names: [conntrack-tools, nginx, keepalived]
 //! ```

@@ -160,7 +160,8 @@ fn pull(server: &Server, root: &str, repository: &str, tag: &str, suffix: &str) 
     layer
 }
 
-/// A site with two bundles: the second has another etcd, and its CoreDNS image changed under the same tag.
+/// A site with two bundles: the second has another etcd, and its CoreDNS image changed under the
+/// same tag.
 fn two() -> (SiteCopy, [(&'static str, PathBuf); 2]) {
     static TWO: SharedSite = SharedSite::new();
     let site = TWO.copy(|| {

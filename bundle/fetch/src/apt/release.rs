@@ -78,8 +78,8 @@ impl Release {
         self.field("acquire-by-hash") == Some("yes")
     }
 
-    /// Returns whether `binary-all` only repeats packages that the index of each architecture has. A
-    /// client does not read it then, and a mirror may lack it.
+    /// Returns whether `binary-all` only repeats packages that the index of each architecture has.
+    /// A client does not read it then, and a mirror may lack it.
     pub fn repeats_all(&self) -> bool {
         let indexes = self.field("no-support-for-architecture-all");
         indexes.is_some_and(|indexes| indexes.split_whitespace().any(|name| name == "Packages"))

@@ -104,8 +104,8 @@ pub(super) fn mtu(facts: &NodeFacts) -> Verdict {
     })
 }
 
-/// Compares the Debian releases: `nft` of Debian 12 crashes on sets that `nft` of Debian 13 has made,
-/// and the hosts share one image of kube-proxy (kubernetes/kubernetes#136786).
+/// Compares the Debian releases: `nft` of Debian 12 crashes on sets that `nft` of Debian 13 has
+/// made, and the hosts share one image of kube-proxy (kubernetes/kubernetes#136786).
 pub(super) fn packet_filter(facts: &NodeFacts) -> Verdict {
     of(facts, |added| {
         if !facts.requirements.nftables || facts.os != "debian" || !added.runs_containers {

@@ -1,5 +1,5 @@
-//! The packages that a host gets by their names, with Debian's names (`halite/host/map.jinja`). Their
-//! dependencies are not among them: only apt can compute those.
+//! The packages that a host gets by their names, with Debian's names (`halite/host/map.jinja`).
+//! Their dependencies are not among them: only apt can compute those.
 
 use std::collections::BTreeMap;
 

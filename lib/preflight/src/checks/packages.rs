@@ -38,8 +38,9 @@ pub(super) fn held(facts: &NodeFacts) -> Verdict {
     }
 }
 
-/// The problem of packages on hold that a host would have to install or replace to get these packages,
-/// with the remedy; both name to version, which is empty for a held package that is not installed.
+/// The problem of packages on hold that a host would have to install or replace to get these
+/// packages, with the remedy; both name to version, which is empty for a held package that is not
+/// installed.
 #[must_use]
 pub fn held_problem(
     held: &BTreeMap<String, String>,

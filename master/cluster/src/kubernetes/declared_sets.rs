@@ -1,5 +1,5 @@
-//! The operator's manifests of one low state with the objects that each names, so that an object can
-//! move from one file to another without being deleted.
+//! The operator's manifests of one low state with the objects that each names, so that an object
+//! can move from one file to another without being deleted.
 //!
 //! Other sets follow each other by removal: the objects of a pod network and of the chart that
 //! replaces it may have the same names and fields that cannot change.

@@ -303,7 +303,8 @@ fn is_cordoned(node: &Value) -> bool {
     node.pointer("/spec/unschedulable") == Some(&Value::Bool(true))
 }
 
-/// Returns whether a node is cordoned until the work on its host has ended ([`Cordon::Maintenance`]).
+/// Returns whether a node is cordoned until the work on its host has ended
+/// ([`Cordon::Maintenance`]).
 #[must_use]
 pub fn is_under_maintenance(node: &Value) -> bool {
     is_cordoned(node) && is_marked(node)

@@ -2,10 +2,11 @@
 //! service account.
 //!
 //! The controller-manager writes the trusted CAs into the ConfigMap `kube-root-ca.crt` of each
-//! namespace, and a pod reads them when it starts. The kubelet renews a pod's token after 80% of its
-//! lifetime, and at the latest after a day (`pkg/kubelet/token/token_manager.go`). All times are
-//! those of the API server. Workloads are restarted one after the other, each when the rollout of the
-//! one before it has ended, so that a service with its replicas in two workloads keeps one of them.
+//! namespace, and a pod reads them when it starts. The kubelet renews a pod's token after 80% of
+//! its lifetime, and at the latest after a day (`pkg/kubelet/token/token_manager.go`). All times
+//! are those of the API server. Workloads are restarted one after the other, each when the rollout
+//! of the one before it has ended, so that a service with its replicas in two workloads keeps one
+//! of them.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -25,13 +26,14 @@ use super::{Api, ApiError, ObjectRef};
 
 pub use super::pod_facts::key_id;
 
-/// The time within which a kubelet has a change of a ConfigMap: a pod that is created earlier counts
-/// as old.
+/// The time within which a kubelet has a change of a ConfigMap: a pod that is created earlier
+/// counts as old.
 const SLACK: Millis = 2_000;
 /// The same for a token: the kubelet looks at it once a minute, and clocks differ.
 const TOKEN_SLACK: Millis = 3 * 60 * 1000;
-/// The margin of a restart: creation times are whole seconds, and the clocks of the master and of an API
-/// server differ. If they differ by more, the new pods count as old, and are restarted once more.
+/// The margin of a restart: creation times are whole seconds, and the clocks of the master and of
+/// an API server differ. If they differ by more, the new pods count as old, and are restarted once
+/// more.
 const RESTART_MARGIN: Millis = 5_000;
 /// The kubelet renews a token at the latest after this time.
 const TOKEN_AGE: Millis = 24 * 60 * 60 * 1000;
@@ -262,8 +264,8 @@ impl OldPods<'_> {
         Ok(owner)
     }
 
-    /// Restarts the next workload with old pods, once no rollout is left. Returns the reason to wait for
-    /// a rollout.
+    /// Restarts the next workload with old pods, once no rollout is left. Returns the reason to
+    /// wait for a rollout.
     async fn restart_next(
         &self,
         old: &BTreeMap<ObjectRef, OldOnes>,

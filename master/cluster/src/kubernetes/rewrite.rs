@@ -1,7 +1,8 @@
-//! Writes objects again without a change, so that the API server encrypts them with its present key.
+//! Writes objects again without a change, so that the API server encrypts them with its present
+//! key.
 //!
-//! The API server stores an object again if it was stored with another key, even if nothing else has
-//! changed. It is the way of the Kubernetes documentation
+//! The API server stores an object again if it was stored with another key, even if nothing else
+//! has changed. It is the way of the Kubernetes documentation
 //! (tasks/administer-cluster/encrypt-data, "Ensure all relevant data are encrypted").
 
 use std::time::Duration;

@@ -53,14 +53,15 @@ pub(super) fn rollout_left(object: &Value) -> Option<String> {
     (is_deployment && ends > 0).then(|| format!("{ends} old pods have not ended"))
 }
 
-/// The accepted difference between the clocks of two hosts: the checks of hosts refuse a greater one.
+/// The accepted difference between the clocks of two hosts: the checks of hosts refuse a greater
+/// one.
 const CLOCKS_DIFFER: Millis = 30_000;
 
-/// Returns whether a restart of a workload replaces pods that were created before this time, and that
-/// no earlier restart replaces.
+/// Returns whether a restart of a workload replaces pods that were created before this time, and
+/// that no earlier restart replaces.
 ///
-/// Clocks differ, so pods of a restart shortly after this time may count as created before it. Once the
-/// accepted difference has passed, such a workload is restarted again.
+/// Clocks differ, so pods of a restart shortly after this time may count as created before it. Once
+/// the accepted difference has passed, such a workload is restarted again.
 pub(super) fn takes_restart(object: &Value, since: Millis, now: Millis) -> bool {
     let by_operator = object
         .pointer("/spec/updateStrategy/type")

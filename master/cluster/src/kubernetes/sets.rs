@@ -16,8 +16,8 @@ pub const SET: &str = "halite/set";
 /// resource with the group of its kind, because it may have the name of one of Kubernetes' own
 /// kinds and be copied to that (`Service` of Knative).
 pub const OBJECT: &str = "halite/object";
-/// The annotation of an object whose state contains a secret. The next declaration of the object may
-/// have none, and its diff would display the live one.
+/// The annotation of an object whose state contains a secret. The next declaration of the object
+/// may have none, and its diff would display the live one.
 const HOLDS_SECRET: &str = "halite/holds-secret";
 /// Helm's annotation; `keep` means that an object stays when its chart is removed.
 const POLICY: &str = "helm.sh/resource-policy";

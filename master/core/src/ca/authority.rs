@@ -47,7 +47,8 @@ impl fmt::Debug for Ca {
 
 impl Ca {
     /// Reads a CA and checks that the certificate is a CA's and that the key belongs to it. An
-    /// expired CA is read, too: see [`Cas::expired`]. While it is rotated, it is the one that signs.
+    /// expired CA is read, too: see [`Cas::expired`]. While it is rotated, it is the one that
+    /// signs.
     ///
     /// # Errors
     /// The first problem, with the file that has it.

@@ -1,10 +1,10 @@
 //! The certificate authorities, which are stored as files and sign exactly what a profile says.
 //!
 //! `kubernetes`, `etcd` and `front-proxy` equal kubeadm's three in subject, usages and lifetime
-//! (kubeadm's `certlist.go` and `pki_helpers.go`); `halite` signs identities, epochs and backups, and
-//! `site` the certificates of the site's servers. A request contributes only its public key and the proof of possession:
-//! names, usages and lifetime come from the [`Profile`], which comes from the master's own
-//! compilation.
+//! (kubeadm's `certlist.go` and `pki_helpers.go`); `halite` signs identities, epochs and backups,
+//! and `site` the certificates of the site's servers. A request contributes only its public key and
+//! the proof of possession: names, usages and lifetime come from the [`Profile`], which comes from
+//! the master's own compilation.
 
 mod authority;
 mod checked;
@@ -171,8 +171,8 @@ impl Cas {
         Ok(self.ca(name)?.not_after)
     }
 
-    /// Returns whether the CA of identities has signed the first certificate of this PEM text. While
-    /// it is rotated, the one of both that signs.
+    /// Returns whether the CA of identities has signed the first certificate of this PEM text.
+    /// While it is rotated, the one of both that signs.
     #[must_use]
     pub fn has_signed_identity(&self, certificate_pem: &str) -> bool {
         let signer = self.ca(HALITE).map(|ca| ca.certificate_pem.as_str());
@@ -237,8 +237,8 @@ impl Cas {
     /// The CA `halite` also signs after it has expired.
     ///
     /// # Errors
-    /// No CA has this name, it has expired, the request is malformed or does not prove possession of its key, or a
-    /// certificate cannot contain the profile's values.
+    /// No CA has this name, it has expired, the request is malformed or does not prove possession
+    /// of its key, or a certificate cannot contain the profile's values.
     pub fn sign(
         &self,
         ca: &str,

@@ -1,8 +1,9 @@
-//! The next CA of a name, from an operator (docs/decisions/0103): the key of a certificate request, or
-//! an imported CA. The next rotation takes it instead of making one.
+//! The next CA of a name, from an operator (docs/decisions/0103): the key of a certificate request,
+//! or an imported CA. The next rotation takes it instead of making one.
 //!
-//! The record `ca/NAME.next.json` is one of the saved files, as the keys of the CAs are: standbys and
-//! backups have it. It is replaced as a whole, so a killed master has the old one or the new one.
+//! The record `ca/NAME.next.json` is one of the saved files, as the keys of the CAs are: standbys
+//! and backups have it. It is replaced as a whole, so a killed master has the old one or the new
+//! one.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -122,12 +123,12 @@ fn importable(name: &str) -> Result<&'static str, CaError> {
 }
 
 impl Cas {
-    /// A certificate request (PEM) for the next CA of a name. The first call makes its key, which stays
-    /// here; the others use the same one.
+    /// A certificate request (PEM) for the next CA of a name. The first call makes its key, which
+    /// stays here; the others use the same one.
     ///
     /// # Errors
-    /// An operator cannot have this CA, one with a key of the operator is imported, or the record cannot
-    /// be read or written.
+    /// An operator cannot have this CA, one with a key of the operator is imported, or the record
+    /// cannot be read or written.
     pub fn request_next(&self, name: &str) -> Result<String, CaError> {
         let name = importable(name)?;
         let _changing = self.changing.lock().unwrap_or_else(PoisonError::into_inner);
@@ -147,8 +148,8 @@ impl Cas {
         create::request(name, &self.key_of(name, &record)?)
     }
 
-    /// Checks a CA and records it for the next rotation of its name, in place of one that was imported
-    /// before.
+    /// Checks a CA and records it for the next rotation of its name, in place of one that was
+    /// imported before.
     ///
     /// # Errors
     /// An operator cannot have this CA, it has problems, its rotation has not ended, a key is given
@@ -197,8 +198,8 @@ impl Cas {
         })
     }
 
-    /// Removes what was requested or imported for the next rotation of a CA. Returns `false` if there
-    /// was nothing.
+    /// Removes what was requested or imported for the next rotation of a CA. Returns `false` if
+    /// there was nothing.
     ///
     /// # Errors
     /// An operator cannot have this CA, or the record cannot be removed.
@@ -247,8 +248,8 @@ impl Cas {
         }))
     }
 
-    /// Removes the record of a CA that a rotation has taken. It is ignored until then, and a damaged one
-    /// does not stop a rotation that has begun.
+    /// Removes the record of a CA that a rotation has taken. It is ignored until then, and a
+    /// damaged one does not stop a rotation that has begun.
     pub(super) fn forget_taken(&self, name: &str) -> Result<(), CaError> {
         match read(&self.state_dir, name) {
             Ok(Some(record)) if self.is_taken(name, &record) => {
@@ -279,8 +280,8 @@ impl Cas {
         PrivateKey::from_pem(&record.key).map_err(CaError::unusable(path))
     }
 
-    /// The keys of all CAs that are, were or are to be in use, except the next one of this name: the
-    /// fingerprint, and the CA in words.
+    /// The keys of all CAs that are, were or are to be in use, except the next one of this name:
+    /// the fingerprint, and the CA in words.
     fn keys_of_others(&self, name: &str) -> Result<Vec<(String, String)>, CaError> {
         let mut all = Vec::new();
         let mut add = |pem: &str, owner: String| -> Result<(), CaError> {

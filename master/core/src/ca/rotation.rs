@@ -1,8 +1,8 @@
 //! The stages of a CA's rotation (docs/decisions/0102), and of that of the key pair of service
 //! accounts.
 //!
-//! The record `ca/NAME.rotation.json` is one of the saved files, in a directory that a standby's feed
-//! watches: a standby has each stage before the step that takes it has ended.
+//! The record `ca/NAME.rotation.json` is one of the saved files, in a directory that a standby's
+//! feed watches: a standby has each stage before the step that takes it has ended.
 
 use std::path::{Path, PathBuf};
 use std::sync::PoisonError;
@@ -162,8 +162,8 @@ impl Cas {
         dropped.map(String::as_str)
     }
 
-    /// The time from which on all hosts have had the present stage of a rotation. The first call after
-    /// the stage began records it; `None` without a rotation.
+    /// The time from which on all hosts have had the present stage of a rotation. The first call
+    /// after the stage began records it; `None` without a rotation.
     ///
     /// # Errors
     /// The record cannot be read or written.
@@ -189,15 +189,15 @@ impl Cas {
         Ok(two.unwrap_or_else(|| vec![&ca.certificate_pem]))
     }
 
-    /// Begins a stage of a rotation. The first one takes the CA that an operator has imported, or makes
-    /// a new one, or a key pair of service accounts: `Trust`, or `Only` if the old one is compromised. Returns `false` if that stage, or a later
-    /// one, had begun already. From now on the new stage applies to all that this signs and
-    /// returns.
+    /// Begins a stage of a rotation. The first one takes the CA that an operator has imported, or
+    /// makes a new one, or a key pair of service accounts: `Trust`, or `Only` if the old one is
+    /// compromised. Returns `false` if that stage, or a later one, had begun already. From now on
+    /// the new stage applies to all that this signs and returns.
     ///
     /// # Errors
-    /// The CA cannot be rotated, `Sign` without a rotation, a stage before `Only` after a rotation that
-    /// began with it, an imported CA cannot be used any more, a request waits for its certificate, or a
-    /// file cannot be written.
+    /// The CA cannot be rotated, `Sign` without a rotation, a stage before `Only` after a rotation
+    /// that began with it, an imported CA cannot be used any more, a request waits for its
+    /// certificate, or a file cannot be written.
     pub fn begin_stage(
         &self,
         name: &str,

@@ -202,8 +202,8 @@ fn what_cannot_be_rotated_is_refused_and_a_damaged_record_is_never_replaced() {
     );
 }
 
-/// Hosts refuse a smaller number than their own, so it must grow with each stage, and an end that was
-/// interrupted must not count twice.
+/// Hosts refuse a smaller number than their own, so it must grow with each stage, and an end that
+/// was interrupted must not count twice.
 #[test]
 fn the_number_of_a_stage_never_gets_smaller() {
     for name in ["etcd", SERVICE_ACCOUNTS] {

@@ -28,7 +28,8 @@ impl Declarations {
     /// Returns `false` if it had been taken already.
     ///
     /// # Errors
-    /// The CA cannot be rotated now, such as in the middle of an upgrade, or a file cannot be written.
+    /// The CA cannot be rotated now, such as in the middle of an upgrade, or a file cannot be
+    /// written.
     pub async fn step_ca(&self, name: &str, step: CaStep) -> Result<bool, Refusal> {
         let _writing = self.writing.lock().await;
         let snapshot = self.load().await?;
@@ -66,8 +67,8 @@ impl Declarations {
 }
 
 impl Snapshot {
-    /// Refuses to begin a rotation in the middle of an upgrade: the states of an older bundle may not
-    /// know its stages.
+    /// Refuses to begin a rotation in the middle of an upgrade: the states of an older bundle may
+    /// not know its stages.
     pub(super) fn refuse_two_bundles(&self, name: &str) -> Result<(), Refusal> {
         let bundles = self.declaration().bundles_in_use();
         if bundles.len() < 2 {
@@ -82,8 +83,8 @@ impl Snapshot {
         )))
     }
 
-    /// The rotations that have begun and not ended, for operators: the CA, its stage, and the command
-    /// that continues.
+    /// The rotations that have begun and not ended, for operators: the CA, its stage, and the
+    /// command that continues.
     #[must_use]
     pub fn unfinished_rotations(&self) -> Vec<String> {
         let each = ROTATED.into_iter();
@@ -91,8 +92,8 @@ impl Snapshot {
         texts.collect()
     }
 
-    /// Refuses a low state that was compiled before the present stage of a rotation, or before one that
-    /// has ended: a host would lose a CA that others already use, or get one back.
+    /// Refuses a low state that was compiled before the present stage of a rotation, or before one
+    /// that has ended: a host would lose a CA that others already use, or get one back.
     pub(super) fn refuse_earlier_stage(&self, low: &Value) -> Result<(), Refusal> {
         let changed = |name: &&str| {
             self.cas.rotation(name).is_some() || self.cas.dropped(name).next().is_some()

@@ -60,7 +60,8 @@ impl Declarations {
     /// snapshot, and `false` if the step had been taken already.
     ///
     /// # Errors
-    /// No encryption is declared, hosts have different bundles, or the file of the keys is missing or cannot be read or written.
+    /// No encryption is declared, hosts have different bundles, or the file of the keys is missing
+    /// or cannot be read or written.
     pub async fn step_keys(&self, step: KeyStep) -> Result<(Arc<Snapshot>, bool), Refusal> {
         let _writing = self.writing.lock().await;
         // Makes the first key.

@@ -52,8 +52,8 @@ impl LastValid {
         Self::of_copy(state_dir, config_dir, state_dir)
     }
 
-    /// The last valid documents in a standby's copy of these directories. `own` is the standby's own
-    /// state directory, which has its identity.
+    /// The last valid documents in a standby's copy of these directories. `own` is the standby's
+    /// own state directory, which has its identity.
     pub fn of_copy(state_dir: &Path, config_dir: &Path, own: &Path) -> Self {
         Self {
             directory: state_dir.join(LAST_VALID),

@@ -161,8 +161,8 @@ impl Declarations {
     /// secrets are removed from its returns.
     ///
     /// # Errors
-    /// No declaration is in force, the value refers to a secret that this minion may not have, or it
-    /// was compiled before the present stage of a CA's rotation.
+    /// No declaration is in force, the value refers to a secret that this minion may not have, or
+    /// it was compiled before the present stage of a CA's rotation.
     pub async fn fill(&self, minion: &MinionId, value: &mut Value) -> Result<(), Refusal> {
         let snapshot = self.in_force().await?;
         snapshot.refuse_earlier_stage(value)?;
@@ -393,7 +393,8 @@ impl Snapshot {
         order
     }
 
-    /// The declared hosts that change in batches: those without the master, etcd and a control plane.
+    /// The declared hosts that change in batches: those without the master, etcd and a control
+    /// plane.
     #[must_use]
     pub fn hosts_in_batches(&self) -> BTreeSet<String> {
         let names = self.declaration().nodes.keys();

@@ -9,8 +9,8 @@ use crate::ca::{CaError, Cas, GivenCa, ImportedCa};
 use crate::refusal::Refusal;
 
 impl Declarations {
-    /// A certificate request (PEM) for the next CA of a name. Its key is made by the first call, and
-    /// stays with the master.
+    /// A certificate request (PEM) for the next CA of a name. Its key is made by the first call,
+    /// and stays with the master.
     ///
     /// # Errors
     /// The cluster cannot have this CA, another one is imported, or a file cannot be written.
@@ -22,15 +22,15 @@ impl Declarations {
     /// Checks a CA and records it for the next rotation of its name.
     ///
     /// # Errors
-    /// The cluster cannot have this CA, it has problems, which are all in the refusal, or a file cannot
-    /// be written.
+    /// The cluster cannot have this CA, it has problems, which are all in the refusal, or a file
+    /// cannot be written.
     pub async fn import_ca(&self, name: &str, given: GivenCa) -> Result<ImportedCa, Refusal> {
         let ((cas, name), now) = (self.cas_for(name).await?, self.clock.now());
         in_background(move || cas.import_next(&name, &given, now).map_err(refused)).await
     }
 
-    /// Removes what was requested or imported for the next rotation of a CA. Returns `false` if there
-    /// was nothing.
+    /// Removes what was requested or imported for the next rotation of a CA. Returns `false` if
+    /// there was nothing.
     ///
     /// # Errors
     /// The cluster cannot have this CA, or the file cannot be removed.

@@ -10,8 +10,8 @@ use super::{Declarations, Snapshot, in_background};
 use crate::refusal::Refusal;
 
 impl Declarations {
-    /// The standbys that cannot decrypt the secrets, and changed recipients to which the secrets are
-    /// not encrypted yet, for operators.
+    /// The standbys that cannot decrypt the secrets, and changed recipients to which the secrets
+    /// are not encrypted yet, for operators.
     pub async fn secret_problems(&self, snapshot: &Arc<Snapshot>) -> Vec<String> {
         let audit = match self.audit_secrets(snapshot).await {
             Ok(audit) => audit,
@@ -45,8 +45,8 @@ impl Declarations {
         Ok(is_missing.then(|| cannot_decrypt(standby)))
     }
 
-    /// Compares the recipients of the secrets with the declared ones; without a file there is nothing
-    /// to compare.
+    /// Compares the recipients of the secrets with the declared ones; without a file there is
+    /// nothing to compare.
     async fn audit_secrets(&self, snapshot: &Arc<Snapshot>) -> Result<RecipientAudit, Refusal> {
         let (file, snapshot) = (self.reader.secret_file().clone(), Arc::clone(snapshot));
         let audit = in_background(move || {

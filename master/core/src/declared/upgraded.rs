@@ -45,8 +45,8 @@ impl Declarations {
         self.reader.of(declaration).await
     }
 
-    /// The digest of a file of a bundle of the site with this path in the bundle; `None` if it has none,
-    /// or cannot be read.
+    /// The digest of a file of a bundle of the site with this path in the bundle; `None` if it has
+    /// none, or cannot be read.
     pub async fn hash_in(&self, bundle: &BundleVersion, path: &str) -> Option<String> {
         let read = self.reader.bundle(bundle).await.ok()?;
         read.in_use.manifest.sha256(path).map(str::to_owned)

@@ -1,4 +1,5 @@
-//! The time for which a standby may delay the master's commits: a rolling budget over all its streams.
+//! The time for which a standby may delay the master's commits: a rolling budget over all its
+//! streams.
 //!
 //! A commit waits for each standby that follows. A standby that stores each change just within the
 //! limit of a round would slow the master down permanently, although no single round shows it.

@@ -153,8 +153,8 @@ impl Jobs {
         }
         let store = &self.app.store;
         let rows = store.open_parts(std::slice::from_ref(minion)).await?;
-        // Lock after reading the store: a part that is sent in the meantime would count as interrupted.
-        // One that ends leaves the session, but is then no longer pending.
+        // Lock after reading the store: a part that is sent in the meantime would count as
+        // interrupted. One that ends leaves the session, but is then no longer pending.
         let lane = self.lane(minion);
         let session = lane.lock().await;
         let known = self.known_rows(&rows);

@@ -91,7 +91,8 @@ const FUNCTIONS: [Function; 9] = [
     Function {
         name: READ_JOURNAL,
         place: FunctionSite::Minion,
-        // Programs write there what only an administrator may see, and the master does not know all of it.
+        // Programs write there what only an administrator may see, and the master does not know all
+        // of it.
         role: Role::Admin,
         timeout: 120,
     },

@@ -1,6 +1,7 @@
 //! Returns that cannot be stored because the secrets in them are unknown: the documents are
-//! invalid, and no valid ones were ever known to this master, or it cannot decrypt them. The minion keeps such a return, and
-//! its stream stays open; the master asks for the return once the secrets are known.
+//! invalid, and no valid ones were ever known to this master, or it cannot decrypt them. The minion
+//! keeps such a return, and its stream stays open; the master asks for the return once the secrets
+//! are known.
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

@@ -14,8 +14,8 @@ use serde_json::{Value, json};
 use super::Jobs;
 
 impl Jobs {
-    /// The answers of the connected minions of these hosts, which are asked in parallel. A minion of
-    /// an earlier version does not answer.
+    /// The answers of the connected minions of these hosts, which are asked in parallel. A minion
+    /// of an earlier version does not answer.
     pub async fn host_health(
         &self,
         hosts: impl Iterator<Item = &NodeName>,

@@ -221,8 +221,8 @@ impl OpenJob {
     }
 }
 
-/// The time that a job has, by both clocks from one moment. A job is compiled before it: the hosts have
-/// all of its time.
+/// The time that a job has, by both clocks from one moment. A job is compiled before it: the hosts
+/// have all of its time.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct JobTime {
     /// The moment.

@@ -1,7 +1,7 @@
-//! The budget of hosts out. A minion asks for a turn before its job restarts a service. While as many
-//! hosts as the budget allows have one, it waits. A turn ends with the minion's part of the job, and is
-//! kept until the end of the job if that part fails. The budget is for hosts without the master, etcd
-//! and a control plane: those change one after the other.
+//! The budget of hosts out. A minion asks for a turn before its job restarts a service. While as
+//! many hosts as the budget allows have one, it waits. A turn ends with the minion's part of the
+//! job, and is kept until the end of the job if that part fails. The budget is for hosts without
+//! the master, etcd and a control plane: those change one after the other.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -21,8 +21,8 @@ use super::batch::Batch;
 use super::function::{Function, FunctionSite};
 use super::open_job::PartEnd;
 
-/// The start of the operator of a job that a step of an orchestration has made. Such a step has batches
-/// of its own.
+/// The start of the operator of a job that a step of an orchestration has made. Such a step has
+/// batches of its own.
 const STEP: &str = "run:";
 
 /// The answer to a minion that asks for a turn.
@@ -121,8 +121,8 @@ impl Turns {
         if is_out.is_some_and(|out| out.reason == OutReason::Restarts) {
             return TurnAnswer::Taken;
         }
-        // Each host once; its failure in this job decides. A host that failed in another job does not
-        // count: that job may wait for a host of this one.
+        // Each host once; its failure in this job decides. A host that failed in another job does
+        // not count: that job may wait for a host of this one.
         let mut others: BTreeMap<&MinionId, &HostOut> = BTreeMap::new();
         for ((name, of), out) in &self.out {
             let has_failed = out.reason == OutReason::Failed;
@@ -162,8 +162,8 @@ impl Turns {
         TurnAnswer::Taken
     }
 
-    /// The hosts of a job that wait, and the time for which the first of them has waited, if that is
-    /// due for a report.
+    /// The hosts of a job that wait, and the time for which the first of them has waited, if that
+    /// is due for a report.
     fn report(&self, job: &JobId, now: Steady) -> Option<(Vec<MinionId>, Duration)> {
         let waiting = self.waiting.get(job)?;
         let first = *waiting.hosts.values().min()?;
@@ -278,8 +278,8 @@ impl Jobs {
         Ok(answer)
     }
 
-    /// Records that a minion runs this job, and may have a turn of a previous master. The turns of this
-    /// one are known, also after its link broke.
+    /// Records that a minion runs this job, and may have a turn of a previous master. The turns of
+    /// this one are known, also after its link broke.
     pub(super) fn presume_out(&self, minion: &MinionId, job_id: &JobId) {
         let now = self.app.clock.now();
         // In this order everywhere.

@@ -130,7 +130,8 @@ fn a_host_that_fails_keeps_its_turn_until_the_job_ends() {
         because.contains("worker-1, which failed, since"),
         "{because}"
     );
-    // Another job does not wait for the failed one: that may be in the queue behind it on this host.
+    // Another job does not wait for the failed one: that may be in the queue behind it on this
+    // host.
     assert!(!workers.takes("worker-4", 2));
     workers.end("worker-2", 1, PartEnd::Succeeded);
     assert!(workers.takes("worker-4", 2));

@@ -16,8 +16,8 @@ fn owner(name: &str) -> String {
     format!("operator:{name}")
 }
 
-/// Signs another certificate for the key of an operator; returns it (PEM) and its end, which is that
-/// of the operator's access. May be repeated.
+/// Signs another certificate for the key of an operator; returns it (PEM) and its end, which is
+/// that of the operator's access. May be repeated.
 ///
 /// # Errors
 /// The operator has another key or is not valid, or a state of a host makes the certificate, or the

@@ -1,5 +1,5 @@
-//! Kubelets with another version than their host's bundle has, as after a package that an operator has
-//! replaced by hand.
+//! Kubelets with another version than their host's bundle has, as after a package that an operator
+//! has replaced by hand.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -13,8 +13,8 @@ use super::against::{Against, finding};
 /// (<https://kubernetes.io/releases/version-skew-policy/#kubelet>). It is never newer.
 const OLDER: u64 = 3;
 
-/// The findings about the kubelets of declared hosts, by their versions. One that a run has begun to
-/// replace causes none: the run that stopped has not recorded it.
+/// The findings about the kubelets of declared hosts, by their versions. One that a run has begun
+/// to replace causes none: the run that stopped has not recorded it.
 ///
 /// # Errors
 /// The bundles of the site cannot be read.

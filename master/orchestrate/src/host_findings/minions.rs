@@ -10,9 +10,9 @@ use halite_proto::ids::MinionId;
 use super::against::{Against, finding};
 use crate::outdated_minions::{BUNDLED, outdated};
 
-/// The findings about connected hosts that change, also behind a pause: a resumed run makes no plan.
-/// The minion of a bundle that a run has begun to give causes none: the run that stopped has updated it.
-/// One whose update was rolled back does not keep the bundle with the repair away.
+/// The findings about connected hosts that change, also behind a pause: a resumed run makes no
+/// plan. The minion of a bundle that a run has begun to give causes none: the run that stopped has
+/// updated it. One whose update was rolled back does not keep the bundle with the repair away.
 ///
 /// # Errors
 /// The declaration cannot be read, or the store failed.

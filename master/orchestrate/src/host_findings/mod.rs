@@ -1,4 +1,5 @@
-//! Findings about hosts against an upgrade: before it starts, and again before the turn of each host.
+//! Findings about hosts against an upgrade: before it starts, and again before the turn of each
+//! host.
 
 mod against;
 pub mod holds;
@@ -20,9 +21,9 @@ pub use self::against::{Against, finding};
 /// The time for the hosts, and for the Kubernetes API, to answer before a turn.
 const LIMIT: Duration = Duration::from_secs(3);
 
-/// The errors about the hosts of `against`, immediately before they change. Whatever does not answer
-/// stops nothing here: the steps of the turn wait for it. Quorum, budgets and space are not asked: gates
-/// and drains wait for the first two, and little space is never certain.
+/// The errors about the hosts of `against`, immediately before they change. Whatever does not
+/// answer stops nothing here: the steps of the turn wait for it. Quorum, budgets and space are not
+/// asked: gates and drains wait for the first two, and little space is never certain.
 ///
 /// # Errors
 /// The documents or a bundle cannot be read, or the store failed.

@@ -45,8 +45,8 @@ pub(super) fn highstate(picture: &Picture) -> Vec<Finding> {
     picture.hosts.iter().filter_map(one).collect()
 }
 
-/// Nodes that are not Ready or under pressure. A cordoned node is intended. A host that has not enrolled has no node yet, and
-/// without the API no node is known.
+/// Nodes that are not Ready or under pressure. A cordoned node is intended. A host that has not
+/// enrolled has no node yet, and without the API no node is known.
 pub(super) fn nodes(picture: &Picture) -> Vec<Finding> {
     let known = (picture.seen.as_ref()).is_some_and(|seen| seen.api_fault.is_none());
     if !known {

@@ -34,8 +34,8 @@ pub(super) enum Severity {
 pub(super) struct Finding {
     /// One sentence.
     message: String,
-    /// The name for HOST in the remedy, empty for the cluster as a whole; `None` where the message has
-    /// its own remedy.
+    /// The name for HOST in the remedy, empty for the cluster as a whole; `None` where the message
+    /// has its own remedy.
     host: Option<String>,
     /// The next step where it differs between the findings of the check.
     remedy: Option<String>,

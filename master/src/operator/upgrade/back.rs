@@ -64,8 +64,8 @@ pub(super) async fn find(app: &App, jobs: &Jobs, snapshot: &Snapshot) -> Result<
         let mut begun = begun.iter();
         begun.any(|minion| is_declared(declaration, minion))
     };
-    // An upgrade to another bundle may have stopped before this one, with hosts that have not got all of
-    // the previous bundle since.
+    // An upgrade to another bundle may have stopped before this one, with hosts that have not got
+    // all of the previous bundle since.
     let forward = open.iter();
     let forward = forward.filter(|(change, begun)| !change.is_back && has_host(begun));
     let forward = forward.map(|(change, _)| &change.bundle);
@@ -126,8 +126,8 @@ pub(super) async fn find(app: &App, jobs: &Jobs, snapshot: &Snapshot) -> Result<
     })
 }
 
-/// Returns whether the last run is an upgrade that is paused. A return ends it, also if no host has to
-/// change.
+/// Returns whether the last run is an upgrade that is paused. A return ends it, also if no host has
+/// to change.
 async fn is_paused(app: &App) -> Result<bool, Refusal> {
     let newest = app.store.newest_runs_of(UPGRADE, 1).await?;
     Ok(newest
@@ -159,8 +159,9 @@ fn is_declared(declaration: &Declaration, minion: &str) -> bool {
 }
 
 /// The bundle to which hosts return: the one that the objects of the cluster had before they got
-/// `from`. If they have not got it, that is the cluster's; if no record has it, or a host has one that was
-/// built later, it is the newest of those that hosts have. `None` if all of them have `from`.
+/// `from`. If they have not got it, that is the cluster's; if no record has it, or a host has one
+/// that was built later, it is the newest of those that hosts have. `None` if all of them have
+/// `from`.
 async fn previous(
     jobs: &Jobs,
     declaration: &Declaration,
@@ -177,8 +178,8 @@ async fn previous(
         others.filter(|(_, bundle)| *bundle != from).collect();
     others.first()?;
     if let Some(before) = records.objects_before(from) {
-        // A host that an earlier upgrade has not reached has an even older one. One that has a newer one
-        // got it from `ctl bundle use`, which no run records.
+        // A host that an earlier upgrade has not reached has an even older one. One that has a
+        // newer one got it from `ctl bundle use`, which no run records.
         let built = jobs.declarations().built(before).await;
         let mut has_newer = false;
         for (_, bundle) in &others {
@@ -204,8 +205,8 @@ async fn previous(
 }
 
 /// The first API server, or the objects of the cluster, with a newer minor version than `gets`: its
-/// name, and its Kubernetes. Hosts that a run has begun to change count, because a static pod that was
-/// restored may have served for a moment.
+/// name, and its Kubernetes. Hosts that a run has begun to change count, because a static pod that
+/// was restored may have served for a moment.
 fn newer_api(
     declaration: &Declaration,
     open: &[(&BundleChange, BTreeSet<&str>)],

@@ -14,7 +14,8 @@ use halite_proto::ids::MinionId;
 use crate::operator::certificates::{end_of, known, owner_remedy};
 use crate::operator::status::Inspection;
 
-/// The shortest time ahead, in seconds, for which certificates are judged: an upgrade may be paused.
+/// The shortest time ahead, in seconds, for which certificates are judged: an upgrade may be
+/// paused.
 const DAY: u64 = 24 * 60 * 60;
 
 /// The findings about certificates that end within the estimate, at least within a day. An operator

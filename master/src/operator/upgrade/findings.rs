@@ -1,6 +1,6 @@
-//! Findings against an upgrade, before anything changes. Whatever would certainly stop the run is an
-//! error; whatever may hold it up, or loses something, is a warning; whatever concerns only a later
-//! upgrade is an information.
+//! Findings against an upgrade, before anything changes. Whatever would certainly stop the run is
+//! an error; whatever may hold it up, or loses something, is a warning; whatever concerns only a
+//! later upgrade is an information.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -18,8 +18,8 @@ use crate::operator::status::{Inspection, inspect};
 /// The checks of `ctl health` about backups that matter to an upgrade without one.
 const BACKUPS: [&str; 3] = ["backup", "backup-first", "backup-verified"];
 
-/// All findings, errors first; `states` are the hosts whose states do not compile, `steps` the reason
-/// why the steps of the run do not.
+/// All findings, errors first; `states` are the hosts whose states do not compile, `steps` the
+/// reason why the steps of the run do not.
 ///
 /// # Errors
 /// A bundle cannot be read, or the store failed.

@@ -1,5 +1,5 @@
-//! Plans that `ctl upgrade VERSION --test` has shown. The record of each such run has its options and
-//! what was planned.
+//! Plans that `ctl upgrade VERSION --test` has shown. The record of each such run has its options
+//! and what was planned.
 
 use halite_api::{ConfirmedPlan, UpgradeOptions, UpgradePlan};
 use halite_core::app::App;
@@ -17,8 +17,8 @@ use super::document;
 /// The newest runs, also in test mode, among which a plan is searched.
 const RUNS: u32 = 100;
 
-/// The plan that was shown with this id, or the start of one, computed again with the same options. If
-/// it is another one now, `changed` has the differences.
+/// The plan that was shown with this id, or the start of one, computed again with the same options.
+/// If it is another one now, `changed` has the differences.
 ///
 /// # Errors
 /// No such plan is known, or it is that of a return; or the cluster cannot be upgraded, as in

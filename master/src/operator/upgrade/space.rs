@@ -9,9 +9,9 @@ use halite_pillar::role::Role;
 
 use crate::operator::status::Inspection;
 
-/// containerd keeps an image compressed and unpacked: less than this multiple of its compressed size
-/// is probably too little. It is never certain: a host pulls only its own images, and may have some
-/// of them.
+/// containerd keeps an image compressed and unpacked: less than this multiple of its compressed
+/// size is probably too little. It is never certain: a host pulls only its own images, and may have
+/// some of them.
 const UNPACKED: u64 = 3;
 
 /// The findings about hosts that have reported their free space.

@@ -34,8 +34,8 @@ impl Promotion<'_> {
     /// Determines what a promotion would do now, and why it would need `--force`. Changes nothing.
     ///
     /// # Errors
-    /// With `--force` the cluster's name is wrong, this host has neither a copy nor a master, a newer
-    /// program has changed the copy, or a file cannot be read.
+    /// With `--force` the cluster's name is wrong, this host has neither a copy nor a master, a
+    /// newer program has changed the copy, or a file cannot be read.
     pub async fn preview(
         &self,
         wanted: &PromotionRequest,

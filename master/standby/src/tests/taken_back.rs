@@ -165,7 +165,8 @@ async fn a_master_that_is_taken_back_starts_and_acts_wherever_that_was_ended() {
     }
 }
 
-/// A promotion whose command was killed while the unit started leaves its note, and the master serves.
+/// A promotion whose command was killed while the unit started leaves its note, and the master
+/// serves.
 #[tokio::test]
 async fn the_note_of_an_earlier_promotion_is_not_in_the_way() {
     for why in [Why::Replaced, Why::HandedOver, Why::Isolated] {

@@ -185,8 +185,8 @@ impl Store {
         write.commit().await
     }
 
-    /// Stores rendered files under the SHA-256 (hex) of their content, or renews their retention, so
-    /// that a stored job can be sent again. They share one commit, unless they are large.
+    /// Stores rendered files under the SHA-256 (hex) of their content, or renews their retention,
+    /// so that a stored job can be sent again. They share one commit, unless they are large.
     pub async fn put_blobs(&self, blobs: &BTreeMap<String, Vec<u8>>, now: Millis) -> Outcome<()> {
         let mut blobs = blobs.iter().peekable();
         while blobs.peek().is_some() {

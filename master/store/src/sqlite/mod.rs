@@ -135,8 +135,8 @@ pub struct Store {
 }
 
 impl Store {
-    /// The durations of commits since the start, in seconds: until the change is on disk and on each
-    /// standby that follows.
+    /// The durations of commits since the start, in seconds: until the change is on disk and on
+    /// each standby that follows.
     #[must_use]
     pub fn commit_durations(&self) -> Histogram {
         self.writer.durations()

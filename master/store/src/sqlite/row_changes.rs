@@ -1,6 +1,7 @@
 //! Changes of minions' parts of jobs, and minions' reports about themselves, written in batches:
 //! changes that arrive during a commit share the next one. A hundred minions that connect, answer a
-//! ping or cannot be reached at once would otherwise wait for a hundred commits, one after the other.
+//! ping or cannot be reached at once would otherwise wait for a hundred commits, one after the
+//! other.
 
 use std::sync::{Arc, Mutex, PoisonError};
 

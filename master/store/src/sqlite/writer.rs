@@ -18,8 +18,8 @@ use crate::log::Log;
 
 /// The number of frames of a large log: SQLite's own limit.
 const LARGE: u32 = 1000;
-/// The upper bounds of the durations of commits, in seconds: from a fast disk to a standby that does
-/// not answer.
+/// The upper bounds of the durations of commits, in seconds: from a fast disk to a standby that
+/// does not answer.
 const DURATIONS: [f64; 10] = [0.001, 0.0025, 0.005, 0.01, 0.025, 0.1, 0.5, 1.0, 5.0, 10.0];
 
 /// The connection that writes. Writers queue for it instead of failing with "busy".

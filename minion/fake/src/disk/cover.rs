@@ -19,8 +19,8 @@ impl Disk {
         taken(&mut self.durable_names, &path);
     }
 
-    /// A copy of the entry at a path, links followed, and of everything below it, by their paths below
-    /// it.
+    /// A copy of the entry at a path, links followed, and of everything below it, by their paths
+    /// below it.
     pub(crate) fn tree(&self, path: &str) -> BTreeMap<String, Node> {
         let top = self.follow(path);
         let below = format!("{top}/");

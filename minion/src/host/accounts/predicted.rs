@@ -5,8 +5,8 @@ use std::collections::BTreeSet;
 use super::{Accounts, parse};
 use crate::host::{Group, User};
 
-/// The predicted accounts of an overlay. A number that only `useradd` or `groupadd` will choose is a
-/// guess, by which no account is found.
+/// The predicted accounts of an overlay. A number that only `useradd` or `groupadd` will choose is
+/// a guess, by which no account is found.
 #[derive(Debug, Default)]
 pub struct PredictedAccounts {
     accounts: Accounts,
@@ -15,8 +15,8 @@ pub struct PredictedAccounts {
     guesses: u32,
 }
 
-/// The first guess; the next ones are lower. No host gives such a number, so a guess is not that of an
-/// account of the host below.
+/// The first guess; the next ones are lower. No host gives such a number, so a guess is not that of
+/// an account of the host below.
 const FIRST_GUESS: u32 = u32::MAX - 1;
 
 impl PredictedAccounts {
@@ -112,8 +112,8 @@ fn note(guessed: &mut BTreeSet<String>, name: &str, guess: bool) {
     }
 }
 
-/// The names of the users and of the groups, other than its own account, whose memberships a command
-/// changes. `user` and `group` are its own account.
+/// The names of the users and of the groups, other than its own account, whose memberships a
+/// command changes. `user` and `group` are its own account.
 pub(in crate::host) fn other_accounts(
     argv: &[String],
     user: Option<&User>,

@@ -1,5 +1,5 @@
-//! File work on separate threads, so that a large file or a slow disk does not block the minion's only
-//! thread, which serves its link.
+//! File work on separate threads, so that a large file or a slow disk does not block the minion's
+//! only thread, which serves its link.
 
 use std::io;
 use std::io::Read;

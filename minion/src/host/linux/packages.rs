@@ -21,8 +21,8 @@ const REFRESH: Duration = Duration::from_secs(1800);
 /// The limit of a transaction, which ends by itself: the master reports it at the time limit of its
 /// job, and the operator can force its end.
 const ANY: Duration = Duration::MAX;
-/// dnf's option that ignores repositories which it cannot reach: they are none of Halite's business,
-/// and a package that is then missing is an error.
+/// dnf's option that ignores repositories which it cannot reach: they are none of Halite's
+/// business, and a package that is then missing is an error.
 const SKIPS_UNREACHABLE: &str = "--setopt=*.skip_if_unavailable=True";
 const DPKG_STATUS: &str = "/var/lib/dpkg/status";
 
@@ -130,8 +130,8 @@ pub async fn held() -> HostResult<BTreeSet<String>> {
     }
 }
 
-/// State, name and a field of the packages of the host's own architecture: a name alone means those,
-/// also for apt.
+/// State, name and a field of the packages of the host's own architecture: a name alone means
+/// those, also for apt.
 async fn ask_dpkg(field: &str) -> HostResult<String> {
     let format =
         format!("-f=${{Architecture}}\t${{db:Status-Abbrev}}\t${{Package}}\t${{{field}}}\n");
@@ -204,8 +204,8 @@ pub async fn candidate(name: &str, prefers_bundle: bool) -> HostResult<Option<St
     })
 }
 
-/// Reads the indexes of repositories again. The only one must be readable. Of all repositories, some
-/// may be unreachable, as in Salt: what is missing fails in the installation that needs it.
+/// Reads the indexes of repositories again. The only one must be readable. Of all repositories,
+/// some may be unreachable, as in Salt: what is missing fails in the installation that needs it.
 ///
 /// # Errors
 /// The only repository cannot be read, another program does not release its lock in time, or the

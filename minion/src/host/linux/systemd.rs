@@ -159,8 +159,8 @@ const STARTING: Duration = Duration::from_secs(3);
 /// The time between two questions.
 const PAUSE: Duration = Duration::from_millis(50);
 
-/// Waits until it is known whether a unit that was just started runs. Services that report when they
-/// are ready (`Type=notify`, `dbus`, …) do so at once.
+/// Waits until it is known whether a unit that was just started runs. Services that report when
+/// they are ready (`Type=notify`, `dbus`, …) do so at once.
 async fn verify(bus: &Bus, name: &str) -> HostResult<()> {
     let settled = if reports_readiness(bus, name).await? {
         Duration::ZERO

@@ -76,8 +76,8 @@ pub(in crate::modules) async fn copy(host: &dyn Host, chunk: &Chunk) -> Result<P
     ))
 }
 
-/// Owner, group and mode of the copy: those of the source with `preserve`; otherwise the given ones,
-/// root, its group, and the mode of the source.
+/// Owner, group and mode of the copy: those of the source with `preserve`; otherwise the given
+/// ones, root, its group, and the mode of the source.
 async fn wanted(host: &dyn Host, args: &Args<'_>, source: Option<&Stat>) -> Result<Meta, Failure> {
     if args.flag("preserve", false)? {
         return Ok(Meta {

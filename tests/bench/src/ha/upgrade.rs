@@ -20,8 +20,8 @@ const PATCH: (Duration, Duration) = (Duration::from_secs(180), Duration::from_mi
 /// The version of the bundle with the patch release.
 const VERSION: &str = concat!(env!("CARGO_PKG_VERSION"), "-patch");
 
-/// Makes a cluster of the previous minor version in the lab of that name, upgrades it, and rotates its
-/// CA. Leaves nothing running.
+/// Makes a cluster of the previous minor version in the lab of that name, upgrades it, and rotates
+/// its CA. Leaves nothing running.
 pub(super) fn measure(name: &str, table: &mut Table, progress: &mut dyn FnMut(&str)) -> Result<()> {
     progress("three control planes and a worker with the previous minor version");
     let cluster = prepare::cluster_beside(name, &HA, &OLDER, Some(&SHIPPED), &Board::plain())?;

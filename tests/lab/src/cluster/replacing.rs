@@ -91,9 +91,9 @@ impl Cluster {
         printed.with_context(|| format!("no command for {name} was printed"))
     }
 
-    /// Runs a command on a host that prints the commands for new hosts, and runs each of these on its
-    /// host. `before` is called with the host's name when its command has been printed. Returns the
-    /// output of the command.
+    /// Runs a command on a host that prints the commands for new hosts, and runs each of these on
+    /// its host. `before` is called with the host's name when its command has been printed. Returns
+    /// the output of the command.
     pub fn enrol_while<S: AsRef<str>>(
         &self,
         on: &Host,

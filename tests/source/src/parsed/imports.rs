@@ -1,4 +1,5 @@
-//! The rule for imports: one module path per line, in three groups: `std`, other crates, this crate.
+//! The rule for imports: one module path per line, in three groups: `std`, other crates, this
+//! crate.
 
 use proc_macro2::Span;
 use syn::{File, Item, ItemUse, UseTree, Visibility};

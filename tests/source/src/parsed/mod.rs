@@ -1,8 +1,8 @@
 //! Facts of each Rust file that the rules need, from one parse of it.
 //!
-//! Without optimisation, parsing all files takes seconds, and a syntax tree cannot be sent to the thread of
-//! another test. So the first rule that needs a fact reads the facts of all rules, with a thread for each
-//! processor.
+//! Without optimisation, parsing all files takes seconds, and a syntax tree cannot be sent to the
+//! thread of another test. So the first rule that needs a fact reads the facts of all rules, with a
+//! thread for each processor.
 
 mod imports;
 mod outline;

@@ -153,7 +153,8 @@ pub(crate) fn first_host(cluster: &Cluster, version: &str) -> Result<()> {
     Ok(())
 }
 
-/// Checks that the minions of all hosts have the version of the first bundle's minion, with this end.
+/// Checks that the minions of all hosts have the version of the first bundle's minion, with this
+/// end.
 pub(crate) fn minions_say(cluster: &Cluster, end: &str) -> Result<()> {
     let wanted = format!("{FIRST}{end}");
     let status = health::status(cluster)?;

@@ -112,8 +112,8 @@ pub(super) fn variant(
 
 /// Makes a signed ISO from a release's recipe with a difference: `change` gets the recipe, and the
 /// manifest of the bundle that was made from it. All artifacts come from the cache that this build
-/// filled. The new bundle's date is the given number of minutes later, the same each time, so that its
-/// parts stay in the cache, too.
+/// filled. The new bundle's date is the given number of minutes later, the same each time, so that
+/// its parts stay in the cache, too.
 pub fn variant_of(
     release: &Release,
     work: &Path,

@@ -217,7 +217,8 @@ fn staying(cluster: &Cluster) -> Result<()> {
         pod.to_string(),
     )?;
     let apply = ["-n", NAMESPACE, "apply", "-f", "/root/disaster.json"];
-    // The API refuses pods in a new namespace until the controller manager has made its ServiceAccount.
+    // The API refuses pods in a new namespace until the controller manager has made its
+    // ServiceAccount.
     wait::until("the namespace to take a pod", BACK, || {
         cluster.kubectl(&apply).map(drop)
     })

@@ -63,7 +63,8 @@ const OTHERS: usize = 50;
 /// The number of further scans of a port that should answer and does not.
 const ATTEMPTS: usize = 3;
 
-/// The ports that may answer at an address of a host; `masters` are the hosts that may have the master.
+/// The ports that may answer at an address of a host; `masters` are the hosts that may have the
+/// master.
 fn allowed(host: &str, is_control_plane: bool, from: Position, masters: &[&str]) -> BTreeSet<u16> {
     let of_master = is_control_plane && masters.contains(&host) && from != Workload;
     let rows = TABLE.iter().filter(|(_, hosts, sources)| {

@@ -1,8 +1,8 @@
 //! Cuts and pauses in which more than one host could have the master: only the link between the
 //! master and one standby is cut, in both directions or in one, and a master is paused for a while.
 //! At the end one master acts. One client writes to the master (tokens, jobs, operators) and one to
-//! etcd all the time, and all acknowledged data is there, except where an operator has confirmed the
-//! loss with `--force`.
+//! etcd all the time, and all acknowledged data is there, except where an operator has confirmed
+//! the loss with `--force`.
 
 use std::time::{Duration, Instant};
 
@@ -137,8 +137,8 @@ fn one_way(cluster: &Cluster) -> Result<Counts> {
 }
 
 /// The standby on the other side is promoted by force: the previous master learns of it from the
-/// standby that reaches both, while the link is still cut. Its orders since the cut may be lost, and
-/// the promotion asked for a confirmation of that; earlier ones and writes to etcd may not be.
+/// standby that reaches both, while the link is still cut. Its orders since the cut may be lost,
+/// and the promotion asked for a confirmation of that; earlier ones and writes to etcd may not be.
 fn promoted_by_force(cluster: &Cluster) -> Result<Counts> {
     let (old, next, third) = (
         &cluster.bootstrap,
@@ -176,8 +176,8 @@ fn promoted_by_force(cluster: &Cluster) -> Result<Counts> {
     Ok(Counts::ONE)
 }
 
-/// Promotes a standby while a master acts. It is refused without `--force`, which confirms that later changes of that
-/// master are lost.
+/// Promotes a standby while a master acts. It is refused without `--force`, which confirms that
+/// later changes of that master are lost.
 fn force(next: &Host) -> Result<()> {
     let reasons = [
         "the standby cp-3",

@@ -1,5 +1,5 @@
-//! Encryption of Secrets on three control planes that run: it begins, and the key is rotated, while a
-//! client writes.
+//! Encryption of Secrets on three control planes that run: it begins, and the key is rotated, while
+//! a client writes.
 
 use std::fs;
 

@@ -42,7 +42,8 @@ const PAGE: &str = "certificates.md";
 const LIST_AND_RENEW: [&str; 2] = ["## List the certificates", "## Renew certificates now"];
 /// Part of each of their blocks.
 const BLOCKS: [&str; 2] = ["ctl certs list -o json", "ctl certs renew --yes"];
-/// The least days for which a certificate that was renewed is valid: it may have been made a day ago.
+/// The least days for which a certificate that was renewed is valid: it may have been made a day
+/// ago.
 const RENEWED_DAYS: i64 = 363;
 
 /// The heading of the guide's section.

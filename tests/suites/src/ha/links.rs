@@ -72,7 +72,8 @@ pub(super) fn heal_after_minutes(cluster: &Cluster) -> Result<Counts> {
 /// for a short time. The shared time in the result starts when the links are back.
 ///
 /// # Errors
-/// An acknowledged write is missing, no other host takes the address, or the hosts do not come back.
+/// An acknowledged write is missing, no other host takes the address, or the hosts do not come
+/// back.
 pub fn both_ways(cluster: &Cluster) -> Result<Measured> {
     cut(cluster, BOTH_WAYS, &BOTH, SHORT).map(|(measured, _)| measured)
 }

@@ -152,11 +152,12 @@ pub fn power(cluster: &Cluster, way: ApiPath) -> Result<Measured> {
     Ok(measured)
 }
 
-/// Kills the API server of the host with the address. Another host takes the address long before the API server is
-/// back.
+/// Kills the API server of the host with the address. Another host takes the address long before
+/// the API server is back.
 ///
 /// # Errors
-/// An acknowledged write is missing, no other host takes the address, or the API server does not come back.
+/// An acknowledged write is missing, no other host takes the address, or the API server does not
+/// come back.
 pub fn api_server(cluster: &Cluster) -> Result<Measured> {
     let mut lost = String::new();
     let measured = under_writes(cluster, ApiPath::Vip, "api-server", |holder| {
@@ -376,7 +377,8 @@ impl<'c> ConfigMapWriter<'c> {
         Self::start(cluster, asked, at_vip(), prefix, start)
     }
 
-    /// Starts it on the lab's router, with the virtual address. It keeps writing, whichever host is lost.
+    /// Starts it on the lab's router, with the virtual address. It keeps writing, whichever host is
+    /// lost.
     pub(crate) fn at_the_router(
         cluster: &'c Cluster,
         asked: &'c Host,

@@ -1,5 +1,5 @@
-//! A client that writes to a master: tokens, jobs and operators. The tests of cuts compare the acknowledged ones with what
-//! the acting master has afterwards.
+//! A client that writes to a master: tokens, jobs and operators. The tests of cuts compare the
+//! acknowledged ones with what the acting master has afterwards.
 
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -30,8 +30,8 @@ pub(super) struct Acknowledged {
 }
 
 impl Acknowledged {
-    /// Gives the orders of a round. An order that fails is not acknowledged: a master that does not carry it out says
-    /// why.
+    /// Gives the orders of a round. An order that fails is not acknowledged: a master that does not
+    /// carry it out says why.
     fn order(&mut self, master: &Host, round: u32) {
         if let Ok(made) = ctl_answer::of::<NewToken>(master, &["token", "create"])
             && let Some((id, _)) = made.token.split_once('.')
@@ -81,7 +81,8 @@ impl Acknowledged {
         Ok(())
     }
 
-    /// The orders that a promoted master does not have. A promotion voids all tokens, so they do not count.
+    /// The orders that a promoted master does not have. A promotion voids all tokens, so they do
+    /// not count.
     pub(super) fn missing_after_promotion(&self, master: &Host) -> Result<Vec<String>> {
         let list: JobList = ctl_answer::of(master, &["job", "list", "--limit", LIMIT])?;
         let jobs: BTreeSet<String> = (list.jobs.iter()).map(|job| job.job.to_string()).collect();

@@ -16,8 +16,8 @@ use crate::availability::target::{Address, Target, WriteKind};
 use crate::availability::writes::Loop;
 use crate::test::Counts;
 
-/// The longest time until haproxy has two failed checks: `inter`, `timeout check`, `fastinter`, and again
-/// `timeout check` of its configuration.
+/// The longest time until haproxy has two failed checks: `inter`, `timeout check`, `fastinter`, and
+/// again `timeout check` of its configuration.
 const DETECTED: Duration = Duration::from_millis(500 + 1000 + 200 + 1000);
 /// The longest time for which `/readyz` still succeeds without etcd: the API server checks etcd
 /// once a second, with a limit of two, and repeats the last result until then.
@@ -29,7 +29,8 @@ const REQUEST: Duration = Duration::from_secs(1);
 const SEEN: Duration = Duration::from_secs(60);
 /// Time in which the writes at an API server are counted.
 const COUNTED: Duration = Duration::from_secs(2);
-/// Writers that connect at the same time, more than the connections in which the API servers may differ.
+/// Writers that connect at the same time, more than the connections in which the API servers may
+/// differ.
 const WRITERS: u32 = 6;
 
 /// The way in which an API server does not serve.

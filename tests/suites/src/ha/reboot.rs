@@ -12,7 +12,8 @@ use super::{BACK, is_complete, same_content};
 use crate::reboots::reboot;
 use crate::test::Counts;
 
-/// Limit of the gap: three times the aim of a planned move. A run in which the machine was held up is repeated.
+/// Limit of the gap: three times the aim of a planned move. A run in which the machine was held up
+/// is repeated.
 const PLANNED: Duration = Duration::from_secs(3);
 
 const EMPTY: &str = "--delete-emptydir-data";

@@ -1,6 +1,6 @@
-//! The bundle of a later patch release, and hosts that have it. Unless the release is a published one,
-//! its bundle is the first one with another version stamp: the programs are the same, the images and the
-//! versions of the packages are not.
+//! The bundle of a later patch release, and hosts that have it. Unless the release is a published
+//! one, its bundle is the first one with another version stamp: the programs are the same, the
+//! images and the versions of the packages are not.
 
 use std::fs;
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
@@ -37,8 +37,8 @@ fn later(patches: u32) -> Result<String> {
     Ok(format!("{minor}.{}", patch.parse::<u32>()? + patches))
 }
 
-/// Copies an OCI layout with one image, whose configuration gets the version as a label: another image
-/// with the same layers.
+/// Copies an OCI layout with one image, whose configuration gets the version as a label: another
+/// image with the same layers.
 fn stamped(from: &Path, to: &Path, version: &str) -> Result<()> {
     image_layout::copy(from, to, |settings| {
         let label = "org.opencontainers.image.version".to_owned();

@@ -135,8 +135,8 @@ fn stops_at_its_hook(cluster: &Cluster, release: &Release<'_>, words: &[String])
     Ok(())
 }
 
-/// The new kubelet of the first host does not start. The host gets its previous kubelet back, the run
-/// stops there, and the cluster serves. The rest of the host returns with `ctl upgrade back`.
+/// The new kubelet of the first host does not start. The host gets its previous kubelet back, the
+/// run stops there, and the cluster serves. The rest of the host returns with `ctl upgrade back`.
 fn from_a_broken_kubelet(cluster: &Cluster) -> Result<Counts> {
     let first = &cluster.bootstrap;
     let (_, status): (_, ClusterStatus) = in_any_case(first, &["status"])?;

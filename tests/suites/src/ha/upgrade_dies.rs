@@ -137,8 +137,8 @@ fn dies(cluster: &Cluster, number: u32, step: &str, name: &str) -> Result<Counts
     has_ended(cluster, &release, &[name], &old)
 }
 
-/// The lost control plane is removed as a dead host, and the same upgrade completes the others. A new
-/// host of that name joins with the release.
+/// The lost control plane is removed as a dead host, and the same upgrade completes the others. A
+/// new host of that name joins with the release.
 fn completes_without(cluster: &Cluster, release: &Release<'_>, name: &str) -> Result<()> {
     let first = &cluster.bootstrap;
     let remove = ["ctl", "node", "remove", name, "--dead"];

@@ -38,8 +38,8 @@ const IDENTITY: &str = "/var/lib/halite/minion/identity.crt /var/lib/halite/mini
 /// so that another host takes the address.
 const UNITS: &str = "containerd firewalld nginx halite-master halite-minion dbus systemd-journald";
 
-/// Upgrades that are interrupted. Each is to a newer release than the previous one, and than those of
-/// the hosts that die in an upgrade.
+/// Upgrades that are interrupted. Each is to a newer release than the previous one, and than those
+/// of the hosts that die in an upgrade.
 pub(super) const INTERRUPTED: &[Test<Cluster>] = &[
     Test {
         name: "ha: an upgrade whose master dies at the end of each step ends the same",
@@ -92,9 +92,9 @@ fn stays(cluster: &Cluster) -> Result<BTreeMap<String, String>> {
 }
 
 /// A cluster is upgraded from one published patch release to another one host by host, and no
-/// acknowledged write is lost. At no moment is a port open that the roles do not open, and one of two
-/// replicas is always ready. No host is enrolled again, and no unit restarts but the kubelet and
-/// keepalived.
+/// acknowledged write is lost. At no moment is a port open that the roles do not open, and one of
+/// two replicas is always ready. No host is enrolled again, and no unit restarts but the kubelet
+/// and keepalived.
 ///
 /// # Errors
 /// The upgrade fails, or one of this does not hold.
@@ -241,8 +241,8 @@ fn budgets_are_named(cluster: &Cluster, kubernetes: &str) -> Result<()> {
     Ok(())
 }
 
-/// The upgrade pauses when the control planes have the release, by the commands of the guide. Its lock
-/// is free then, and the pause stays visible until it continues with the worker.
+/// The upgrade pauses when the control planes have the release, by the commands of the guide. Its
+/// lock is free then, and the pause stays visible until it continues with the worker.
 fn with_a_pause(cluster: &Cluster, release: &Release<'_>) -> Result<String> {
     let first = &cluster.bootstrap;
     let worker = cluster.worker.spec.name.as_str();

@@ -55,8 +55,8 @@ struct CheckResult {
     reason: String,
 }
 
-/// Runs the page's commands on a control plane and on a worker. Manual checks, which kube-bench warns
-/// of, do not count.
+/// Runs the page's commands on a control plane and on a worker. Manual checks, which kube-bench
+/// warns of, do not count.
 ///
 /// # Errors
 /// A check fails that is not in the page's table, or a check of the table passes.

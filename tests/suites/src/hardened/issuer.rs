@@ -46,8 +46,8 @@ openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 
 for name in token other; do openssl genrsa -out $name.key 2048 2>/dev/null; done
 "#;
 
-/// A token of an issuer that is declared on the running cluster gives its subject and groups; one for
-/// another audience, and one that another key has signed, are refused.
+/// A token of an issuer that is declared on the running cluster gives its subject and groups; one
+/// for another audience, and one that another key has signed, are refused.
 ///
 /// # Errors
 /// One of this does not hold.
@@ -129,8 +129,8 @@ fn with_issuer(document: &str, authority: &str) -> Result<String> {
     Ok(document.replacen(SECTION, &declared, 1))
 }
 
-/// Waits until the API server accepts a token of the issuer, and fails if it accepts one that it must
-/// refuse.
+/// Waits until the API server accepts a token of the issuer, and fails if it accepts one that it
+/// must refuse.
 ///
 /// # Errors
 /// It does not accept the one, or accepts another.

@@ -29,8 +29,8 @@ const PATCHED: [(&str, &str); 4] = [
 /// The CPU that each pod of the cluster's DNS requests.
 const PATCHED_DNS: &str = "70m";
 
-/// Checks that each component has its patch in its manifest and in its pods, and has kept what the patch
-/// does not name.
+/// Checks that each component has its patch in its manifest and in its pods, and has kept what the
+/// patch does not name.
 ///
 /// # Errors
 /// The first one that does not.

@@ -20,8 +20,8 @@ const VERSION: &str = concat!(env!("CARGO_PKG_VERSION"), "-hardened");
 /// A ConfigMap that is made after the upgrade.
 const LATER: &str = "audited-later";
 
-/// After an upgrade to the next patch release, whose API server is another container, Secrets are the
-/// same ciphertext, the audit log continues, and all that the profile promises holds.
+/// After an upgrade to the next patch release, whose API server is another container, Secrets are
+/// the same ciphertext, the audit log continues, and all that the profile promises holds.
 ///
 /// # Errors
 /// The first that has changed.

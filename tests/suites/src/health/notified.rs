@@ -122,8 +122,8 @@ fn at_once(cluster: &Cluster, prometheus: &Prometheus<'_>) -> Result<()> {
     Ok(())
 }
 
-/// Runs the commands of the remedies: a new backup in the declared directory, and a highstate of each
-/// host, which renews its certificates and lets its kernel forward packets.
+/// Runs the commands of the remedies: a new backup in the declared directory, and a highstate of
+/// each host, which renews its certificates and lets its kernel forward packets.
 fn remedied(cluster: &Cluster) -> Result<()> {
     let host = &cluster.bootstrap;
     let backup = found(cluster, "backup", OLD)?;
@@ -147,8 +147,8 @@ fn remedied(cluster: &Cluster) -> Result<()> {
     Ok(())
 }
 
-/// A stopped containerd, which runs again while a webhook is down: that one gets the resolution once
-/// it is back, and nothing twice.
+/// A stopped containerd, which runs again while a webhook is down: that one gets the resolution
+/// once it is back, and nothing twice.
 fn during_an_outage(cluster: &Cluster, prometheus: &Prometheus<'_>) -> Result<()> {
     let (host, worker) = (&cluster.bootstrap, &cluster.worker);
     worker.run(&["systemctl", "stop", "containerd"])?;

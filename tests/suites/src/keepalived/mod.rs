@@ -1,5 +1,5 @@
-//! The election of the holder of the virtual address, with the real keepalived, the configuration of
-//! the state tree, and API servers that are ready on demand.
+//! The election of the holder of the virtual address, with the real keepalived, the configuration
+//! of the state tree, and API servers that are ready on demand.
 
 mod nodes;
 mod rendered;

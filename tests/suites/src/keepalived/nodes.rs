@@ -30,8 +30,8 @@ mount -t proc proc "$1/proc"
 mount --bind /dev "$1/dev"
 "#;
 
-/// Installs keepalived from the bundle (fifth argument) with the real apt, and makes the certificate of
-/// the API servers with the names of the sixth.
+/// Installs keepalived from the bundle (fifth argument) with the real apt, and makes the
+/// certificate of the API servers with the names of the sixth.
 const INSTALL: &str = r#"
 mkdir -p "$1/media/bundle"
 mount --bind "$5" "$1/media/bundle"

@@ -12,8 +12,8 @@ pub(super) struct Input {
     pub(super) document: &'static str,
     /// The Kubernetes release of the input; kubeadm of the same release is compared.
     pub(super) release: Release,
-    /// Set if kubeadm gets flags and kubelet settings as patches instead of in its configuration, and
-    /// each component has a patch of the document.
+    /// Set if kubeadm gets flags and kubelet settings as patches instead of in its configuration,
+    /// and each component has a patch of the document.
     pub(super) patched: bool,
 }
 

@@ -22,7 +22,8 @@ const RECORDS: [&str; 2] = [
     "object/ConfigMap/kube-system/kubelet-config",
 ];
 
-/// The name of kubeadm's target for a patch, the name of the container, and the patches of a component.
+/// The name of kubeadm's target for a patch, the name of the container, and the patches of a
+/// component.
 type Patched<'a> = (&'static str, &'static str, &'a mut Vec<Patch>);
 
 /// Each component with patches in the cluster document.
@@ -68,8 +69,8 @@ pub(super) fn declare(declaration: &mut Declaration) -> Result<()> {
     Ok(())
 }
 
-/// The configuration for kubeadm without flags and kubelet settings, and patches that set these, with those
-/// of the document: names of files and their texts.
+/// The configuration for kubeadm without flags and kubelet settings, and patches that set these,
+/// with those of the document: names of files and their texts.
 pub(super) fn patched(
     declaration: &Declaration,
     version: &str,

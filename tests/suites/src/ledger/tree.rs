@@ -7,8 +7,9 @@ use std::process::{Command, Stdio};
 
 use anyhow::{Context as _, Result, bail, ensure};
 
-/// Paths that the id of a tree leaves out: documents. Some suites run commands of pages; the tests of the
-/// default run find the blocks of these commands, but a result stays when only their words change.
+/// Paths that the id of a tree leaves out: documents. Some suites run commands of pages; the tests
+/// of the default run find the blocks of these commands, but a result stays when only their words
+/// change.
 const LEFT_OUT: [&str; 2] = ["docs", "*.md"];
 
 /// The current source tree, including uncommitted changes, without documents.

@@ -120,8 +120,8 @@ const FILES: &[(&str, &str)] = &[
     ),
 ];
 
-/// The other differences, as commands: index files of the repository that is then gone, holds, a sysctl file that
-/// sorts late, and small file systems from which no program runs.
+/// The other differences, as commands: index files of the repository that is then gone, holds, a
+/// sysctl file that sorts late, and small file systems from which no program runs.
 const COMMANDS: &str = "chmod 755 /usr/local/sbin/site-network
 chmod -R a+rX /srv/gone
 apt-get -q -o Dir::Etc::SourceList=/etc/apt/sources.list.d/gone.list -o Dir::Etc::SourceParts=- update

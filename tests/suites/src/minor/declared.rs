@@ -1,5 +1,5 @@
-//! The declarations of an operator before the upgrade: a hardened API server, an addon, a chart of the
-//! bundle, and own states.
+//! The declarations of an operator before the upgrade: a hardened API server, an addon, a chart of
+//! the bundle, and own states.
 
 use std::fs;
 
@@ -20,8 +20,8 @@ use crate::{addons, guide};
 const FILE: &str = "/etc/halite-upgraded";
 const CONTENT: &str = "kept through the upgrade";
 
-/// The section of the API server, with an audit log, encryption and a standard for pods. The chart's pods
-/// meet this one.
+/// The section of the API server, with an audit log, encryption and a standard for pods. The
+/// chart's pods meet this one.
 const API_SERVER: &str = "apiServer:
   audit: {}
   encryption: {}
@@ -62,8 +62,8 @@ pub(super) fn lose_own_file(cluster: &Cluster) -> Result<&'static str> {
     Ok(FILE)
 }
 
-/// Checks that nodes and pods have metrics, that the chart's pods answer with the declared value, and
-/// that each host has the file of the own states.
+/// Checks that nodes and pods have metrics, that the chart's pods answer with the declared value,
+/// and that each host has the file of the own states.
 ///
 /// # Errors
 /// The first that does not work.
@@ -77,8 +77,8 @@ pub(super) fn works(cluster: &Cluster) -> Result<()> {
     Ok(())
 }
 
-/// Checks that the Secret is ciphertext in etcd, that the audit log has writes from before and after the
-/// upgrade, and that a privileged pod is refused.
+/// Checks that the Secret is ciphertext in etcd, that the audit log has writes from before and
+/// after the upgrade, and that a privileged pod is refused.
 ///
 /// # Errors
 /// The first of this that does not hold.

@@ -92,8 +92,8 @@ fn on_terminal(cluster: &Cluster, columns: u16, colours: bool) -> Result<()> {
     Ok(())
 }
 
-/// Checks the live line of a host, in the screens that were seen: it is the last row, and cut at the
-/// width. The worker runs after the first host, whose end is above.
+/// Checks the live line of a host, in the screens that were seen: it is the last row, and cut at
+/// the width. The worker runs after the first host, whose end is above.
 fn live(screens: &[Vec<String>], host: &str, columns: u16) -> Result<()> {
     let name = format!("{host}  ");
     let is_hosts = |lines: &&Vec<String>| lines.last().is_some_and(|line| line.starts_with(&name));
@@ -151,7 +151,8 @@ fn end(lines: &[String]) -> Result<()> {
     Ok(())
 }
 
-/// Returns whether a text has sequences that set colours or other attributes; `ESC [ m` resets them.
+/// Returns whether a text has sequences that set colours or other attributes; `ESC [ m` resets
+/// them.
 fn has_colours(text: &str) -> bool {
     text.split("\x1b[").skip(1).any(|part| {
         let parameters = part.trim_start_matches(|c: char| c.is_ascii_digit() || c == ';');

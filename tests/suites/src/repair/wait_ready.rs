@@ -53,7 +53,8 @@ pub fn running(cluster: &Cluster) -> Result<BTreeMap<String, String>> {
 }
 
 /// The name and the restart counts of each pod, as soon as the kubelet has reported all of them:
-/// after a restart of an API server or an etcd, it first creates the object of its static pod again.
+/// after a restart of an API server or an etcd, it first creates the object of its static pod
+/// again.
 fn restarts(cluster: &Cluster) -> Result<String> {
     let counts = "jsonpath={range .items[*]}{.metadata.name} {.status.containerStatuses[*].restartCount}{\"\\n\"}{end}";
     wait::until("the status of all pods", LIMIT, || {

@@ -58,8 +58,9 @@ pub(super) const TESTS: &[Test<Cluster>] = &[
     },
 ];
 
-/// The victims, in the order of the steps. The CAs of etcd and of the front proxy and the key of service
-/// accounts have the same steps on a control plane: in each stage, each of them has another victim.
+/// The victims, in the order of the steps. The CAs of etcd and of the front proxy and the key of
+/// service accounts have the same steps on a control plane: in each stage, each of them has another
+/// victim.
 fn victims(keys: &str) -> &'static [StepVictim] {
     use StepVictim::{Host, Master, Minion};
     match keys {
@@ -95,14 +96,14 @@ pub(super) const KEPT: &str = "/root/rotation/kept";
 /// A copy of root's identity from before a rotation.
 const KEPT_IDENTITY: &str = "/root/rotation/kept/operator";
 
-/// The section of the document in plain text, with encryption, and with encryption of nothing, which
-/// leads back to plain text.
+/// The section of the document in plain text, with encryption, and with encryption of nothing,
+/// which leads back to plain text.
 const PLAIN: &str = "apiServer:\n";
 const ENCRYPTED: &str = "apiServer:\n  encryption: {}\n";
 const DECRYPTED: &str = "apiServer:\n  encryption: {resources: []}\n";
 
-/// The steps of a rotation on the hosts of the site, which has no second control plane: the steps that
-/// move the address have nothing to do.
+/// The steps of a rotation on the hosts of the site, which has no second control plane: the steps
+/// that move the address have nothing to do.
 fn steps_of(keys: &str) -> Result<Vec<String>> {
     let mut steps = match keys {
         ENCRYPTION => steps(ROTATE_ENCRYPTION, &json!({}), &TWO)?,
@@ -112,10 +113,11 @@ fn steps_of(keys: &str) -> Result<Vec<String>> {
     Ok(steps)
 }
 
-/// Rotates keys, and interrupts the command at the end of each step. If too many moments were missed, they are
-/// among those of another rotation; `before` is called before each. A client writes all the time
-/// and finds each acknowledged write. It still writes afterwards, unless the CA of its certificate has
-/// left. Checks that the last rotation has ended, and that nothing is left to do.
+/// Rotates keys, and interrupts the command at the end of each step. If too many moments were
+/// missed, they are among those of another rotation; `before` is called before each. A client
+/// writes all the time and finds each acknowledged write. It still writes afterwards, unless the CA
+/// of its certificate has left. Checks that the last rotation has ended, and that nothing is left
+/// to do.
 fn interrupted(
     cluster: &Cluster,
     keys: &str,
@@ -154,8 +156,8 @@ fn is_whole(cluster: &Cluster) -> Result<()> {
     cluster.wait_for_pods(PODS)
 }
 
-/// Checks that no rotation is unfinished, that a highstate changes nothing, and that nothing tried to
-/// leave the lab.
+/// Checks that no rotation is unfinished, that a highstate changes nothing, and that nothing tried
+/// to leave the lab.
 fn is_settled(cluster: &Cluster) -> Result<()> {
     let host = &cluster.bootstrap;
     is_whole(cluster)?;
@@ -173,8 +175,8 @@ pub(super) fn keep(host: &Host, files: &[&str]) -> Result<()> {
     Ok(())
 }
 
-/// Checks that the first host has one other certificate or key in this file, and that no host has the
-/// one in its copy.
+/// Checks that the first host has one other certificate or key in this file, and that no host has
+/// the one in its copy.
 fn is_replaced(cluster: &Cluster, file: &str) -> Result<()> {
     let host = &cluster.bootstrap;
     let name = file.rsplit('/').next().unwrap_or(file);

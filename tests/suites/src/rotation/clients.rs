@@ -1,5 +1,5 @@
-//! Two clients that write from the worker, by the name of the API: one with a kubeconfig from before a
-//! rotation, and one with a copy of the administrator's, which follows it.
+//! Two clients that write from the worker, by the name of the API: one with a kubeconfig from
+//! before a rotation, and one with a copy of the administrator's, which follows it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -34,10 +34,10 @@ const PAUSE: Duration = Duration::from_millis(100);
 /// The least writes of a client while the worker trusts both CAs.
 const LEAST: usize = 10;
 
-/// Writes objects with the name and the kubeconfig in its argument. Notes the number of CAs that the
-/// worker trusts at each write, and the time and the message of each failure. `kubectl` repeats what
-/// each client of Kubernetes repeats, and nothing else does. The older client ends when it is refused
-/// because of a certificate.
+/// Writes objects with the name and the kubeconfig in its argument. Notes the number of CAs that
+/// the worker trusts at each write, and the time and the message of each failure. `kubectl` repeats
+/// what each client of Kubernetes repeats, and nothing else does. The older client ends when it is
+/// refused because of a certificate.
 const WRITER: &str = r#"#!/bin/sh
 cd /root/rotation
 n=0
@@ -77,7 +77,8 @@ impl FailedWrite {
 /// The notes of one client.
 #[derive(Debug)]
 struct Notes {
-    /// The acknowledged writes: the number of CAs that the worker trusted, and the number of the write.
+    /// The acknowledged writes: the number of CAs that the worker trusted, and the number of the
+    /// write.
     written: Vec<(usize, u64)>,
     failed: Vec<FailedWrite>,
 }
@@ -266,8 +267,8 @@ impl ClientNotes {
         }
     }
 
-    /// Fails unless both clients wrote while both CAs were trusted, no write failed that must not, and
-    /// the older client was refused when its CA had left.
+    /// Fails unless both clients wrote while both CAs were trusted, no write failed that must not,
+    /// and the older client was refused when its CA had left.
     pub(super) fn check(&self, cluster: &Cluster) -> Result<()> {
         self.print();
         for (name, notes) in self.each() {
@@ -293,8 +294,8 @@ impl ClientNotes {
     }
 }
 
-/// The time in seconds at which the first control plane got the new CA alone: the last change of its
-/// file.
+/// The time in seconds at which the first control plane got the new CA alone: the last change of
+/// its file.
 fn first_without_the_old_ca(cluster: &Cluster) -> Result<f64> {
     let mut first = f64::INFINITY;
     for host in cluster.control_planes() {

@@ -1,5 +1,5 @@
-//! The CA of Kubernetes is replaced because its key may be known to others: the old one leaves all hosts
-//! in the first stage.
+//! The CA of Kubernetes is replaced because its key may be known to others: the old one leaves all
+//! hosts in the first stage.
 
 use anyhow::{Result, ensure};
 use halite_api::CheckResult;
@@ -14,8 +14,8 @@ use crate::test::Counts;
 /// The name prefix of the servers that are made afterwards.
 const SERVERS: &str = "compromised";
 
-/// The start of the names of checks that have findings here: a lab has neither a reader of its backups nor,
-/// at first, a backup.
+/// The start of the names of checks that have findings here: a lab has neither a reader of its
+/// backups nor, at first, a backup.
 const OF_BACKUPS: &str = "backup";
 
 pub(super) fn of_kubernetes(cluster: &Cluster) -> Result<Counts> {

@@ -77,8 +77,8 @@ pub(super) fn kubernetes(cluster: &Cluster) -> Result<Counts> {
     as_kubeadm_sees(cluster)
 }
 
-/// An intermediate becomes the CA of etcd, and a CA that was imported with its key that of the front proxy,
-/// while a client writes.
+/// An intermediate becomes the CA of etcd, and a CA that was imported with its key that of the
+/// front proxy, while a client writes.
 pub(super) fn others(cluster: &Cluster) -> Result<Counts> {
     let host = &cluster.bootstrap;
     note_certificates(host)?;

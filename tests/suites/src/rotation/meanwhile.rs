@@ -22,10 +22,11 @@ const ROOM: u32 = 1;
 const FIRST: &str = "bootstrap-1-trust";
 const WORKERS: &str = "nodes-trust";
 
-/// A directory of drop-ins that Halite does not remove, because `systemctl set-property` writes there.
+/// A directory of drop-ins that Halite does not remove, because `systemctl set-property` writes
+/// there.
 const DROP_INS: &str = "/etc/systemd/system.control/kubelet.service.d";
-/// A drop-in that holds a start of the kubelet, and so the step that restarts it, as long as a file exists.
-/// Another file shows that it has begun.
+/// A drop-in that holds a start of the kubelet, and so the step that restarts it, as long as a file
+/// exists. Another file shows that it has begun.
 const DROP_IN: &str = "\
 [Service]
 TimeoutStartSec=10min
@@ -34,9 +35,9 @@ ExecStartPre=/bin/sh -c 'touch /run/lab-begun; while test -e /run/lab-hold; do s
 const HOLD: &str = "/run/lab-hold";
 const BEGUN: &str = "/run/lab-begun";
 
-/// The worker has no space for the CA: the rotation stops there, and with space the same command continues.
-/// While the worker has its turn, the link between it and the master's host is cut, and other commands are given
-/// in a second terminal. Clients write all the time.
+/// The worker has no space for the CA: the rotation stops there, and with space the same command
+/// continues. While the worker has its turn, the link between it and the master's host is cut, and
+/// other commands are given in a second terminal. Clients write all the time.
 pub(super) fn completes(cluster: &Cluster) -> Result<Counts> {
     let (_, notes) = under_writes(cluster, |host| {
         stops_without_space(cluster).context("a full disk")?;
@@ -107,8 +108,8 @@ fn with_hold(worker: &Host, act: impl FnOnce() -> Result<()>) -> Result<()> {
     done
 }
 
-/// The rotation of another CA waits for the end of this one, and says so. The same command joins it. Returns
-/// both.
+/// The rotation of another CA waits for the end of this one, and says so. The same command joins
+/// it. Returns both.
 fn second_terminal(host: &Host) -> Result<[Running; 2]> {
     let mut second = Running::start(host, &command(SECOND, &[]))?;
     let waits = "until the lock etcd-members is free: ";
@@ -122,8 +123,8 @@ fn second_terminal(host: &Host) -> Result<[Running; 2]> {
     Ok([second, joined])
 }
 
-/// Cuts the link between the master's host and the worker, whose kubelet is held, until the rotation says that
-/// it waits for the worker. Then the kubelet starts.
+/// Cuts the link between the master's host and the worker, whose kubelet is held, until the
+/// rotation says that it waits for the worker. Then the kubelet starts.
 fn waits_for_the_link(cluster: &Cluster, running: &mut Running) -> Result<()> {
     let (first, worker) = (&cluster.bootstrap, &cluster.worker);
     let name = worker.spec.name.as_str();

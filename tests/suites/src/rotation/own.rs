@@ -137,8 +137,8 @@ fn identities_are_replaced(cluster: &Cluster) -> Result<()> {
     Ok(())
 }
 
-/// Checks that each minion trusts only the new CA, which has signed its certificate. `before` is the CA
-/// that was replaced.
+/// Checks that each minion trusts only the new CA, which has signed its certificate. `before` is
+/// the CA that was replaced.
 pub(super) fn identities_are_new(cluster: &Cluster, before: &str) -> Result<()> {
     let number = listed(&cluster.bootstrap, "halite")?;
     ensure!(number == 1, "{number} CAs of identities");
@@ -164,8 +164,8 @@ pub(super) fn servers(cluster: &Cluster) -> Result<Counts> {
     Ok(Counts::ONE)
 }
 
-/// Checks that each host trusts only the new CA of servers, and fetches from the bundle server by it.
-/// `before` is the CA that was replaced.
+/// Checks that each host trusts only the new CA of servers, and fetches from the bundle server by
+/// it. `before` is the CA that was replaced.
 pub(super) fn servers_are_new(cluster: &Cluster, before: &str) -> Result<()> {
     let address = cluster.bootstrap.control_plane_address();
     for host in cluster.hosts() {

@@ -1,4 +1,5 @@
-//! The guide's page about certificates: the commands that replace and import CAs, as they are written.
+//! The guide's page about certificates: the commands that replace and import CAs, as they are
+//! written.
 
 use anyhow::{Context as _, Result};
 use halite_lab::host::Host;

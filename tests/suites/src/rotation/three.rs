@@ -1,5 +1,5 @@
-//! CAs of three control planes are replaced one host after the other, while clients write through the
-//! virtual address.
+//! CAs of three control planes are replaced one host after the other, while clients write through
+//! the virtual address.
 
 use anyhow::{Result, ensure};
 use halite_lab::cluster::Cluster;

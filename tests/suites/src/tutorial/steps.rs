@@ -1,5 +1,5 @@
-//! The steps of the tutorial: what the lab provides before each block, and the outcome that the page
-//! promises.
+//! The steps of the tutorial: what the lab provides before each block, and the outcome that the
+//! page promises.
 
 use std::fs;
 use std::time::Duration;

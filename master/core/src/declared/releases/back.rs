@@ -52,8 +52,8 @@ impl Declarations {
 /// The release of a bundle to which hosts may return.
 ///
 /// # Errors
-/// All hosts and the objects of the cluster have another bundle, or a host cannot return from the one
-/// that it has; or the documents do not fit the bundle.
+/// All hosts and the objects of the cluster have another bundle, or a host cannot return from the
+/// one that it has; or the documents do not fit the bundle.
 pub(super) fn may_return(snapshot: &Snapshot, to: &InUse) -> Result<Release, Refusal> {
     let release = release(to)?;
     let declaration = snapshot.declaration();
@@ -64,8 +64,8 @@ pub(super) fn may_return(snapshot: &Snapshot, to: &InUse) -> Result<Release, Ref
         )))
     };
     let in_use = declaration.bundles_in_use();
-    // After two upgrades that have not ended, no document may record the bundle between them. The start
-    // of a return compares the records.
+    // After two upgrades that have not ended, no document may record the bundle between them. The
+    // start of a return compares the records.
     let has_ended = in_use.len() < 2 && !in_use.contains(&release.bundle);
     if declaration.cluster_release().is_none() || has_ended {
         return refuse(

@@ -147,7 +147,8 @@ fn struck<'c>(cluster: &'c Cluster, command: &CtlCommand, victim: Victim) -> Res
     }
 }
 
-/// Kills the victim, and `ctl` as well if `with_ctl` is set. A power cut of its own host also kills `ctl`.
+/// Kills the victim, and `ctl` as well if `with_ctl` is set. A power cut of its own host also kills
+/// `ctl`.
 fn strike(cluster: &Cluster, victim: Victim, host: &Host, with_ctl: bool) -> Result<()> {
     let first = &cluster.bootstrap;
     if with_ctl {
