@@ -33,7 +33,7 @@ fn from_nothing_to_an_iso_with_an_own_image_and_an_own_chart() {
         "--states",
         tree,
     ];
-    assert!(world.said(&init).contains("then: ctl bundle lock"));
+    assert!(world.said(&init).contains("then run: ctl bundle lock"));
     assert!(
         world
             .refused(&init)
