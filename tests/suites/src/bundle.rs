@@ -49,8 +49,8 @@ const SLS: &str = "states/halite/host/init.sls";
 /// Images that only the lab's tests run.
 const OF_THE_LAB: &[&str] = &["lab-pod"];
 
-/// Packages that no state names. The lab's recipe requests some itself (`ipset` brings its
-/// library). `perl-base` is included for packages that conflict with the base system's older
+/// Packages that no state names. The lab's recipe requests some itself (`ipset` brings its library,
+/// and `openssh-server`, for tests, its dependencies). `perl-base` is included for packages that conflict with the base system's older
 /// version. Halite's own packages are for operators: states install the programs directly.
 const PACKAGES_BESIDES: &[&str] = &[
     "halite-ctl",
@@ -58,8 +58,14 @@ const PACKAGES_BESIDES: &[&str] = &[
     "halite-minion",
     "ipset",
     "kmod",
+    "libcbor0.8",
+    "libfido2-1",
     "libipset13",
+    "openssh-client",
+    "openssh-server",
+    "openssh-sftp-server",
     "perl-base",
+    "runit-helper",
 ];
 
 fn lacks_nothing((): &()) -> Result<Counts> {
