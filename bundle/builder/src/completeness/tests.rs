@@ -48,6 +48,16 @@ fn images(function: &str, args: Value) -> Vec<(String, String)> {
     found
 }
 
+#[test]
+fn a_script_that_names_an_image_is_shown_by_its_first_line() {
+    let mut gathering = Collector::default();
+    let script = format!("set -e\nctr images mount {PAUSE} /mnt\n");
+    gathering.add(&rendering(vec![state("cmd.run", &script, json!({}))]));
+    let needs = gathering.needs();
+    let mut places = needs.artifacts().values().flat_map(|places| places.keys());
+    assert_eq!(places.next().unwrap().what, "cmd.run set -e …");
+}
+
 /// A Kubernetes object with these fields in addition to its name.
 fn object(kind: &str, further: Value) -> Value {
     let mut object =

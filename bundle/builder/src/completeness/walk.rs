@@ -18,9 +18,13 @@ const FILE: &str = "bundle://";
 
 /// Finds everything that a state names.
 pub fn state(state: &CompiledState) -> Vec<NamedArtifact> {
-    let what = format!("{} {}", state.function, state.name);
+    // The name of a command may be a script; its file and line are named, too.
+    let name = match state.name.split_once('\n') {
+        Some((first, _)) => format!("{first} …"),
+        None => state.name.clone(),
+    };
     let mut walk = Walk {
-        at: what,
+        at: format!("{} {name}", state.function),
         found: Vec::new(),
     };
     match state.function.as_str() {
