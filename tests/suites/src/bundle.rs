@@ -50,8 +50,9 @@ const SLS: &str = "states/halite/host/init.sls";
 const OF_THE_LAB: &[&str] = &["lab-pod"];
 
 /// Packages that no state names. The lab's recipe requests some itself (`ipset` brings its library,
-/// and `openssh-server`, for tests, its dependencies). `perl-base` is included for packages that conflict with the base system's older
-/// version. Halite's own packages are for operators: states install the programs directly.
+/// and `openssh-server`, for tests, its dependencies). `perl-base` is included for packages that
+/// conflict with the base system's older version. Halite's own packages are for operators: states
+/// install the programs directly.
 const PACKAGES_BESIDES: &[&str] = &[
     "halite-ctl",
     "halite-master",
