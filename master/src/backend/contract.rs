@@ -23,8 +23,8 @@ pub(crate) fn check_answer(name: &str, answer: &v1::Document) {
     check(name, serde_json::from_str(&answer.json).unwrap());
 }
 
-/// Compares an event of a call with the stored one, without its sequence: the call has none for
-/// what it reads from the rows of a job instead of the bus, which depends on the time.
+/// Compares an event of a call with the stored one, ignoring its sequence number. Depending on
+/// timing, the call reads the event from the bus, or from the rows of a job, which have no number.
 pub(crate) fn check_event(name: &str, event: &v1::Event) {
     let event = v1::Event {
         seq: 0,

@@ -17,7 +17,7 @@ pub struct ScriptHost {
 
 impl ScriptHost {
     /// A host with these lines of packages, this directory of configuration, and these programs.
-    /// What it keeps is in `kept`.
+    /// Scripts keep their files in the directory `kept`.
     pub fn new(
         installed: &str,
         configuration: &'static str,

@@ -27,8 +27,8 @@ pub(super) fn flattened(documents: Vec<Value>) -> Vec<Value> {
 }
 
 /// The same object with the texts of a Secret's `stringData` in `data`, as the API server stores
-/// them. A server-side apply of `stringData` would record its keys only there, so that a key that
-/// is no longer declared stayed in `data`.
+/// them. A server-side apply of `stringData` would record its keys only there, and would leave a
+/// key in `data` after its declaration has been removed.
 pub(super) fn with_stored_data(mut object: Value) -> Value {
     let text = |field: &str| object.get(field).and_then(Value::as_str);
     if (text("apiVersion"), text("kind")) != (Some("v1"), Some("Secret")) {

@@ -96,8 +96,8 @@ pub(super) const KEPT: &str = "/root/rotation/kept";
 /// A copy of root's identity from before a rotation.
 const KEPT_IDENTITY: &str = "/root/rotation/kept/operator";
 
-/// The section of the document in plain text, with encryption, and with encryption of nothing,
-/// which leads back to plain text.
+/// The section of the document without encryption, with encryption, and with encryption of no
+/// resources, which decrypts them again.
 const PLAIN: &str = "apiServer:\n";
 const ENCRYPTED: &str = "apiServer:\n  encryption: {}\n";
 const DECRYPTED: &str = "apiServer:\n  encryption: {resources: []}\n";

@@ -35,9 +35,9 @@ const PAUSE: Duration = Duration::from_millis(100);
 const LEAST: usize = 10;
 
 /// Writes objects with the name and the kubeconfig in its argument. Notes the number of CAs that
-/// the worker trusts at each write, and the time and the message of each failure. `kubectl` repeats
-/// what each client of Kubernetes repeats, and nothing else does. The older client ends when it is
-/// refused because of a certificate.
+/// the worker trusts at each write, and the time and the message of each failure. `kubectl`
+/// retries as every Kubernetes client does; the script adds no retries of its own. The older client
+/// ends when it is refused because of a certificate.
 const WRITER: &str = r#"#!/bin/sh
 cd /root/rotation
 n=0
