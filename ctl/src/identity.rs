@@ -220,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_is_no_identity_is_refused_with_what_it_must_have() {
+    fn a_file_that_is_not_an_identity_is_refused_with_the_remedy() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("x.pem");
         let key = PrivateKey::generate().unwrap().to_pem();

@@ -151,7 +151,7 @@ fn a_wait_for_hosts_is_printed_once_for_each_reason() {
 }
 
 #[test]
-fn a_wait_is_no_part_of_the_document() {
+fn a_wait_is_not_part_of_the_document() {
     let mut screen = Screen::new(Format::Json);
     let mut watch = JobWatch::default();
     let data = EventData::Wait(wait(&["w"], "it hangs"));
@@ -164,7 +164,7 @@ fn a_wait_is_no_part_of_the_document() {
 }
 
 #[test]
-fn hosts_that_are_done_side_by_side_are_in_the_report() {
+fn hosts_repaired_in_parallel_are_in_the_report() {
     let mut screen = Screen::new(Format::Json);
     let mut watch = JobWatch::default();
     let repair = ParallelRepair {

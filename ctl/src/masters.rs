@@ -211,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_is_no_list_of_addresses_is_refused_with_its_line() {
+    fn a_file_that_is_not_a_list_of_addresses_is_refused_with_its_line() {
         for (text, wanted) in [
             ("10.0.0.11:4550\n10.0.0.12\n", "masters:2: \"10.0.0.12\""),
             ("10.0.0.11:port\n", "masters:1:"),

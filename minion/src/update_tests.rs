@@ -171,7 +171,7 @@ async fn the_time_of_the_new_program_begins_when_the_old_process_has_ended() {
 }
 
 #[tokio::test]
-async fn an_old_process_that_does_not_end_is_no_success() {
+async fn an_update_fails_if_the_old_process_does_not_end() {
     let (_dir, mut unit) = scene(true);
     unit.ends_after = u32::MAX;
     let paths = unit.paths.clone();

@@ -279,7 +279,7 @@ mod tests {
     }
 
     #[test]
-    fn without_a_day_it_is_each_day_and_never_is_no_time() {
+    fn a_time_without_a_day_is_daily_and_never_is_none() {
         let at = |at: &str| {
             let at = at.to_owned();
             Defrag {

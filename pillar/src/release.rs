@@ -295,7 +295,7 @@ mod tests {
     }
 
     #[test]
-    fn another_patch_release_is_no_newer_minor_version() {
+    fn another_patch_release_is_not_a_newer_minor_version() {
         assert!(is_newer_minor("v1.37.0", "v1.36.3"));
         assert!(!is_newer_minor("v1.36.4", "v1.36.3"));
         assert!(!is_newer_minor("v1.35.9", "v1.36.3"));

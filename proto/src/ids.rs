@@ -198,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn a_minion_id_is_a_name_and_master_is_no_host() {
+    fn a_minion_id_is_a_name_and_master_is_reserved() {
         // The last one is longer than the name of a kubelet's node.
         let long = "kubernetes-registry-0001.rack-07.datacentre-nordwest.example";
         for text in ["worker-1", "worker-1.example", "0", long] {

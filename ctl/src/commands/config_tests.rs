@@ -70,7 +70,7 @@ fn a_cluster_document_alone_may_have_the_values_of_its_secrets_elsewhere() {
 }
 
 #[test]
-fn a_file_that_is_no_bundle_is_named() {
+fn a_file_that_is_not_a_bundle_is_named() {
     let media = Media::new();
     put(&media.path("other.iso"), b"something else");
     for bundle in ["other.iso", "missing.iso"] {

@@ -158,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn root_on_the_host_of_the_master_destroys_the_cluster_and_root_on_no_other_host() {
+    fn only_root_on_the_masters_host_destroys_the_cluster() {
         check_access("root@cp-1", Some("cp-1")).unwrap();
         for (own, master) in [
             ("root@cp-2", Some("cp-1")),

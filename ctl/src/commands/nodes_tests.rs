@@ -44,7 +44,7 @@ fn values_of_the_command_to_repeat_are_words_of_a_shell() {
 }
 
 #[test]
-fn a_replacement_with_taints_or_custom_values_goes_on_with_its_orchestration() {
+fn a_replacement_with_taints_or_custom_values_is_resumed_by_its_orchestration() {
     let again = |taints: Value, custom: Value, ignored: &[String]| {
         let further = json!({"labels": {"a": "b"}, "taints": taints, "custom": custom});
         let request = v1::AddNodeRequest {

@@ -413,7 +413,7 @@ mod tests {
     }
 
     #[test]
-    fn a_promotion_that_was_interrupted_goes_on_when_its_command_is_run_again() {
+    fn an_interrupted_promotion_resumes_when_its_command_is_repeated() {
         let directory = tempfile::tempdir().unwrap();
         let directory = directory.path();
         let (mark, note) = (directory.join(STANDBY_OF), directory.join("promotion.json"));
@@ -431,7 +431,7 @@ mod tests {
     }
 
     #[test]
-    fn the_lost_host_is_not_waited_for() {
+    fn ctl_does_not_wait_for_the_lost_host() {
         let directory = tempfile::tempdir().unwrap();
         assert_eq!(first(directory.path()), None);
         std::fs::write(directory.path().join(WAS_STANDBY_OF), "10.0.0.9:4550\n").unwrap();

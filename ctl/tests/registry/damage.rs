@@ -182,7 +182,7 @@ fn symbolic_links_are_not_followed() {
 
 /// The history of a tag names manifests that have been deleted and collected since: not damage.
 #[test]
-fn a_deleted_manifest_is_no_damage() {
+fn a_deleted_manifest_is_not_damage() {
     let world = World::new();
     let (old, new) = (
         plain_image("app", "1", 5000, 1),

@@ -124,7 +124,7 @@ fn a_backup_that_is_killed_leaves_none_that_is_not_whole() {
 }
 
 #[test]
-fn what_is_being_removed_is_no_backup() {
+fn a_partly_removed_backup_is_not_listed() {
     let (world, _) = large();
     let more = || {
         for _ in 0..6 {

@@ -151,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn members_that_cannot_be_asked_are_no_lost_quorum() {
+    fn unreachable_members_do_not_mean_a_lost_quorum() {
         let cluster = FakeCluster::new(&["a", "b", "c"]);
         cluster.hide("b");
         cluster.hide("c");

@@ -109,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_log_has_no_ids() {
+    fn a_file_that_is_not_a_log_has_no_ids() {
         let whole = metadata(1, 2);
         for damaged in [
             &b""[..],

@@ -238,7 +238,7 @@ mod tests {
     }
 
     #[test]
-    fn the_runtime_of_a_bundle_is_no_other_engine() {
+    fn the_runtime_of_a_bundle_is_not_another_engine() {
         let status = "Package: containerd\nStatus: install ok installed\nVersion: 2.3.7-1\n\
             Provides: containerd\nBreaks: runc (<< 1.1)\n\n\
             Package: podman\nStatus: install ok installed\nVersion: 4\nDepends: crun | runc\n\n\

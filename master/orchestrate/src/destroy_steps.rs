@@ -233,7 +233,7 @@ mod tests {
     }
 
     #[test]
-    fn the_host_of_the_master_is_not_left_out() {
+    fn the_masters_host_is_not_left_out() {
         let ending = Ending {
             connected: vec!["worker-1".to_owned()],
             offline: vec!["cp-1".to_owned()],

@@ -218,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn a_step_that_goes_on_without_a_lost_host_says_how_to_leave_it_out() {
+    fn a_step_that_can_leave_out_a_lost_host_says_how() {
         let (job_id, worker) = (JOB_ID.parse().unwrap(), "worker-1".parse().unwrap());
         let new = NewJob::default();
         let leaves = format!("`ctl job cancel {JOB_ID}` leaves it out");

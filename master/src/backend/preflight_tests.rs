@@ -127,7 +127,7 @@ fn live(site: &Site) -> Life {
 }
 
 #[test]
-fn a_host_on_which_all_is_well_goes_on() {
+fn a_host_without_problems_passes() {
     let site = Site::new(TREE);
     let life = live(&site);
     let mut questions = connect(&life, good());
@@ -142,7 +142,7 @@ fn a_host_on_which_all_is_well_goes_on() {
 }
 
 #[test]
-fn all_problems_are_in_one_report_and_nothing_goes_on() {
+fn all_problems_are_in_one_report_and_stop_the_run() {
     let site = Site::new(TREE);
     let life = live(&site);
     let facts = NodeFacts {
@@ -180,7 +180,7 @@ fn all_problems_are_in_one_report_and_nothing_goes_on() {
 }
 
 #[test]
-fn what_an_earlier_run_has_begun_is_no_problem() {
+fn traces_of_an_earlier_run_are_not_a_problem() {
     let site = Site::new(TREE);
     let life = live(&site);
     let facts = NodeFacts {

@@ -60,7 +60,7 @@ fn highstate(life: &Life) -> (i32, Vec<v1::Event>) {
 /// One by one, the first host would wait for members on later hosts and fail, and nothing would be
 /// repaired. Here the first one fails, and the others continue.
 #[test]
-fn the_hosts_of_a_cluster_without_quorum_are_done_side_by_side_and_the_report_says_so() {
+fn hosts_without_a_quorum_are_repaired_in_parallel_and_the_report_says_so() {
     let (site, cluster) = site();
     cluster.stop("cp-2");
     cluster.stop("cp-3");
@@ -164,7 +164,7 @@ fn a_host_that_did_not_pass_ends_when_the_store_takes_it() {
 }
 
 #[test]
-fn hosts_side_by_side_are_all_sent_what_the_store_refused_at_first() {
+fn parallel_hosts_all_get_the_job_that_the_store_refused_at_first() {
     let (site, cluster) = site();
     cluster.stop("cp-2");
     cluster.stop("cp-3");

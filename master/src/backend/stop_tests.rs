@@ -173,7 +173,7 @@ fn a_job_whose_time_is_over_is_ended_on_its_minion() {
 }
 
 #[test]
-fn an_operator_ends_a_job_and_what_waits_behind_it_goes_on() {
+fn an_operator_ends_a_job_and_those_behind_it_continue() {
     let site = Site::new(TREE);
     let life = site.live();
     let mut wire = Wire::connect(&life, "worker-1");
@@ -340,7 +340,7 @@ fn a_clock_that_is_set_while_a_job_runs_changes_no_result() {
 }
 
 #[test]
-fn a_return_that_the_minion_announced_is_waited_for_and_a_true_one_replaces_a_conclusion() {
+fn the_master_waits_for_an_announced_return_and_a_real_one_replaces_its_conclusion() {
     let site = Site::new(TREE);
     let clock = Arc::new(ManualClock::at(1_800_000_000_000));
     let life = site.live_at(clock.clone());

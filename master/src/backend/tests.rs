@@ -357,7 +357,7 @@ fn a_repeated_request_attaches_to_the_same_job() {
 }
 
 #[test]
-fn a_job_goes_on_after_the_master_was_killed() {
+fn a_job_continues_after_the_master_was_killed() {
     let site = Site::new(TREE);
     let life = site.live();
     let worker = ScriptedMinion::new("worker-1");

@@ -96,7 +96,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_asked_for_is_no_condition() {
+    fn fields_that_are_not_set_do_not_filter() {
         let all = filter(&ReadAuditRequest::default()).unwrap();
         assert_eq!(all, AuditFilter::newest(50));
         let request = ReadAuditRequest {

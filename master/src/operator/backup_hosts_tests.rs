@@ -42,7 +42,7 @@ fn fresh(name: &str) -> Holder {
 }
 
 #[test]
-fn backups_in_time_are_no_finding() {
+fn timely_backups_cause_no_finding() {
     let backup = Backup::default();
     let all = [fresh("cp-1"), fresh("cp-2"), fresh("cp-3")];
     assert_eq!(judge(&backup, &all, NOW), Findings::default());
@@ -108,7 +108,7 @@ fn the_first_backup_is_awaited_with_a_warning_and_missed_after_an_interval() {
 }
 
 #[test]
-fn a_directory_that_cannot_be_read_is_no_missing_backup() {
+fn a_directory_that_cannot_be_read_is_not_a_missing_backup() {
     let backup = Backup::default();
     let hidden = Holder {
         newest: Newest::Unknown,
@@ -201,7 +201,7 @@ fn a_host_that_was_never_set_up_does_not_count() {
 }
 
 #[test]
-fn a_backup_that_is_no_good_or_was_not_verified_is_a_finding() {
+fn a_damaged_or_unverified_backup_is_a_finding() {
     let backup = Backup::default();
     let changed = "its digest differs";
     let all = [

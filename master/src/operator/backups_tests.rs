@@ -35,7 +35,7 @@ fn problems(days: i64, files: Value, verify: &str) -> Vec<String> {
 }
 
 #[test]
-fn good_backups_are_no_problem() {
+fn good_backups_cause_no_problems() {
     let good = report(NIGHT + MINUTE, None, Some(NIGHT));
     for (days, files) in [
         (0, json!({})),

@@ -256,7 +256,7 @@ impl Update {
         let (good, bad): (Vec<JobRow>, Vec<JobRow>) = rows.into_iter().partition(succeeded);
         for row in &bad {
             let why = format!("the minion cannot be updated: {}", failure(row));
-            self.goes_on(&job_id, &row.minion, &why).await;
+            self.report_fallback(&job_id, &row.minion, &why).await;
         }
         // The job of a repeated request may have more hosts than are connected now.
         old.retain(|host, _| good.iter().any(|row| row.minion == *host && restarts(row)));
@@ -291,7 +291,7 @@ impl Update {
                         "the update of the minion was rolled back, because it did not reach the master within {} s",
                         reverted.seconds
                     );
-                    self.goes_on(job_id, &one.host, &why).await;
+                    self.report_fallback(job_id, &one.host, &why).await;
                 }
                 if back.is_some() || runs(&grains, &one.wanted) {
                     waiting.remove(&one.host);
@@ -307,7 +307,7 @@ impl Update {
                     LIMIT.as_secs()
                 );
                 for host in waiting.keys() {
-                    self.goes_on(job_id, host, &why).await;
+                    self.report_fallback(job_id, host, &why).await;
                 }
                 return Ok(());
             }
@@ -324,7 +324,7 @@ impl Update {
     }
 
     /// Reports that a host gets its highstate from its present minion.
-    async fn goes_on(&self, job_id: &JobId, host: &MinionId, because: &str) {
+    async fn report_fallback(&self, job_id: &JobId, host: &MinionId, because: &str) {
         let then = "the previous minion applies the states";
         self.say(job_id, std::slice::from_ref(host), because, then)
             .await;

@@ -304,7 +304,7 @@ fn a_prediction_updates_no_minion_and_says_that_it_would_be() {
 }
 
 #[test]
-fn a_request_that_is_repeated_after_a_crash_goes_on_where_the_first_was() {
+fn a_request_repeated_after_a_crash_continues_where_the_first_stopped() {
     let site = site(TREE);
     let (life, host) = begin(&site, Some(OLD));
     let _watched = start(&life, false).unwrap();

@@ -126,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn the_turn_of_a_host_and_the_begin_of_the_watch_begin_its_silence() {
+    fn a_silence_starts_with_the_hosts_turn_but_not_before_the_watch() {
         let mut silences = Silences::since(Steady(5_000));
         let (early, late) = (minion("a"), minion("b"));
         let both = [(early.clone(), Steady(1)), (late.clone(), Steady(9_000))];

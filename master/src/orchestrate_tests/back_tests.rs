@@ -319,7 +319,7 @@ fn an_upgrade_that_runs_is_paused_before_it_leads_back() {
 }
 
 #[test]
-fn an_older_bundle_is_no_upgrade_without_the_return() {
+fn an_older_bundle_is_refused_unless_the_upgrade_leads_back() {
     let site = site();
     change(&site, NEXT, "v1.36.3", "v1.36.4");
     let life = site.live();
@@ -436,7 +436,7 @@ fn a_host_that_a_return_has_left_out_returns_later() {
 }
 
 #[test]
-fn a_return_does_not_wait_for_an_upgrade_with_the_steps_of_before() {
+fn a_return_does_not_wait_for_an_upgrade_with_the_previous_steps() {
     let site = site();
     let life = site.live();
     let held = Held::new();

@@ -170,7 +170,7 @@ fn the_job_of_a_host_that_is_away_ends_at_once() {
 
 /// The request is on disk, and the master is killed before it acts on it.
 #[test]
-fn a_master_that_restarts_does_not_go_on_with_a_cancelled_run() {
+fn a_restarted_master_does_not_continue_a_cancelled_run() {
     let site = site();
     let life = site.live();
     let mut wire = Wire::connect(&life, "worker-1");

@@ -158,7 +158,7 @@ fn a_host_that_has_left_is_not_asked_when_the_command_is_repeated() {
 
 /// The master is killed after each event in turn.
 #[test]
-fn an_end_that_was_killed_at_any_event_goes_on_where_it_stood() {
+fn a_destruction_killed_at_any_event_continues_where_it_stopped() {
     for kill_after in 1.. {
         let site = site();
         let all = minions();

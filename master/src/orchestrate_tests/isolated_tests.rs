@@ -47,7 +47,7 @@ async fn waits(events: &mut EventStream) -> Value {
 }
 
 #[test]
-fn an_open_run_waits_while_its_master_is_isolated_and_goes_on_by_itself() {
+fn an_open_run_waits_while_its_master_is_isolated_and_continues_by_itself() {
     let site = site();
     let life = site.live();
     let mut wire = Wire::connect(&life, "worker-1");
@@ -88,7 +88,7 @@ fn a_run_that_waits_for_the_end_of_the_isolation_can_be_cancelled() {
 }
 
 #[test]
-fn an_open_run_waits_after_a_start_that_hears_of_no_other_host_and_goes_on_by_itself() {
+fn an_open_run_waits_if_its_master_starts_alone_and_continues_by_itself() {
     let site = site();
     for (name, address) in [("cp-2", "10.10.0.12"), ("cp-3", "10.10.0.13")] {
         let text = format!(

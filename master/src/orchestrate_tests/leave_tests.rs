@@ -256,7 +256,7 @@ fn untainted_without_workers() -> Site {
 /// The master is killed after each event of a removal in turn; the removal has each step that a
 /// worker can have.
 #[test]
-fn a_removal_that_was_killed_at_any_event_goes_on_where_it_stood() {
+fn a_removal_killed_at_any_event_continues_where_it_stopped() {
     for kill_after in 1.. {
         let site = untainted_without_workers();
         let (first, worker) = (

@@ -99,7 +99,7 @@ fn an_api_that_does_not_answer_in_time_is_named() {
 
 /// A connection to a dead address never answers.
 #[test]
-fn an_answer_that_does_not_come_is_waited_for_until_the_limit() {
+fn a_step_waits_for_a_missing_answer_until_the_limit() {
     let site = site();
     site.api.hung.on.store(true, Ordering::SeqCst);
     let life = site.live();

@@ -111,7 +111,7 @@ fn an_error_that_was_confirmed_with_the_plan_does_not_stop_the_run() {
 }
 
 #[test]
-fn a_host_that_the_stopped_run_has_begun_to_change_is_no_obstacle_for_the_next_one() {
+fn a_host_changed_by_the_stopped_run_does_not_block_the_next_one() {
     let site = with_minions();
     let life = site.live();
     let (first, worker) = connected(&life);

@@ -244,7 +244,7 @@ fn is_worker(site: &Site) {
 }
 
 #[test]
-fn a_change_that_was_killed_goes_on_and_ends_the_same_when_it_is_run_again() {
+fn a_killed_change_ends_the_same_when_it_is_repeated() {
     ends_the_same(&WORKER);
 }
 

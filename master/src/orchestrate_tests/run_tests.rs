@@ -290,7 +290,7 @@ fn a_repeated_step_takes_the_results_that_exist_whichever_minions_are_connected(
 }
 
 #[test]
-fn a_run_that_cannot_be_recorded_goes_on_when_there_is_room() {
+fn a_run_that_cannot_be_recorded_continues_when_there_is_room() {
     for what in [
         "INSERT ON steps",
         "INSERT ON steps WHEN new.status = 'running' AND new.detail_json LIKE '%jobs%'",
@@ -376,7 +376,7 @@ fn a_failed_step_is_not_repeated_while_the_end_of_its_run_cannot_be_recorded() {
 }
 
 #[test]
-fn killed_at_any_event_it_goes_on_where_it_stood() {
+fn a_run_killed_at_any_event_continues_where_it_stopped() {
     for kill_after in 1.. {
         let (site, worker) = (site(), ScriptedMinion::new("worker-1"));
         let life = site.live();

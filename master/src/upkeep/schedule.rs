@@ -235,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn members_without_a_quorum_are_done_side_by_side_before_the_others() {
+    fn members_without_a_quorum_are_renewed_in_parallel_before_the_others() {
         let due = [
             host("cp-1"),
             expired("cp-2"),

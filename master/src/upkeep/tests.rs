@@ -267,7 +267,7 @@ fn other_work_ends_first() {
 
 /// Hosts come back one after the other when all were off.
 #[test]
-fn a_host_that_is_away_is_waited_for_after_a_start_and_not_for_ever() {
+fn after_a_start_the_master_waits_a_while_for_absent_hosts() {
     let site = Site::new(&TREE);
     let world = world(&site);
     let first = Host::new("bootstrap-1", SERVER, -1);
@@ -284,7 +284,7 @@ fn a_host_that_is_away_is_waited_for_after_a_start_and_not_for_ever() {
 }
 
 #[test]
-fn a_master_that_is_killed_goes_on_with_what_it_began() {
+fn a_killed_master_continues_what_it_started() {
     let site = Site::new(&TREE);
     let clock = Arc::new(ManualClock::at(NOW));
     let before = world_at(&site, Arc::clone(&clock));

@@ -326,7 +326,7 @@ async fn pieces_are_the_bytes_of_the_log_and_follow_each_other() {
 }
 
 #[tokio::test]
-async fn an_index_that_does_not_hold_still_or_is_damaged_is_no_end() {
+async fn a_changing_or_damaged_index_gives_no_end() {
     let mut database = Database::new(4096).await;
     database.commit(10).await;
     let directory = TempDir::new().unwrap();
@@ -343,7 +343,7 @@ async fn an_index_that_does_not_hold_still_or_is_damaged_is_no_end() {
 }
 
 #[test]
-fn what_is_no_log_is_refused_or_none() {
+fn an_invalid_log_is_refused_or_ignored() {
     for bytes in [&[] as &[u8], &[0; 31], &[0; 32], &[0xff; 4096]] {
         assert!(read(bytes).is_none());
         assert!(Chain::begin(bytes).is_err());

@@ -168,7 +168,7 @@ async fn a_promotion_is_refused_while_another_standby_reaches_the_master() {
 }
 
 #[tokio::test]
-async fn a_master_that_died_a_moment_ago_is_waited_for_and_then_replaced() {
+async fn a_promotion_waits_for_a_master_that_just_died_and_then_replaces_it() {
     static WAITS: AtomicBool = AtomicBool::new(false);
     let site = start().await;
     let other = standby(&site, &site.enrolled("cp-3").await, &[&site.endpoint]).await;

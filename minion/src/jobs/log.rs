@@ -169,7 +169,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_place_is_no_line_of_the_journal() {
+    fn the_cursor_is_not_a_line_of_the_journal() {
         let text = "2026-11-28T09:00:00+00:00 a kubelet[1]: x\n-- cursor: s=1;i=2\n";
         let found = part(text);
         assert_eq!(found.lines, ["2026-11-28T09:00:00+00:00 a kubelet[1]: x"]);

@@ -54,7 +54,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_digest_is_refused() {
+    fn an_invalid_digest_is_refused() {
         for digest in [
             "",
             "sha256:",

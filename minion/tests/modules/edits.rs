@@ -102,7 +102,7 @@ fn the_ends_of_other_lines_stay() {
 }
 
 #[test]
-fn a_missing_newline_at_the_end_is_no_difference() {
+fn a_missing_newline_at_the_end_is_not_a_difference() {
     let cases = all_cases();
     let mut wrong = Vec::new();
     // Salt ends the last line in the edits of `file.*`.

@@ -143,7 +143,7 @@ fn old_ids_are_forgotten_only_when_stored() {
 }
 
 #[test]
-fn a_file_that_is_not_named_by_a_job_id_is_no_record() {
+fn a_file_not_named_by_a_job_id_is_not_a_record() {
     let store = FakeStore::new();
     for name in [".json", "1.json", "a.json", "00000000000000000001"] {
         store.put(name, b"{}").unwrap();

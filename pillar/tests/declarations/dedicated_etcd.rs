@@ -93,7 +93,7 @@ fn api_servers_use_the_members_that_have_a_vote() {
 }
 
 #[test]
-fn a_host_of_etcd_alone_is_no_node_and_has_no_key_of_an_authority() {
+fn a_dedicated_etcd_host_is_not_a_node_and_has_no_ca_key() {
     let declaration = declaration(DEDICATED);
     for (name, is_node) in [
         ("cp-1", true),

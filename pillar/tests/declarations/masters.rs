@@ -190,7 +190,7 @@ fn metrics_for_pods_are_for_nodes_too() {
 
 /// The document that stays for the replacement host must not let that host found a cluster.
 #[test]
-fn a_first_host_that_is_replaced_is_no_first_host_any_more() {
+fn a_replaced_first_host_loses_its_role() {
     let declaration = declaration("");
     let text = without_record(&declaration, "cp-1").unwrap().unwrap();
     assert!(

@@ -345,7 +345,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_request_that_is_no_stream_counts_until_it_is_answered() {
+    async fn a_unary_request_counts_until_it_is_answered() {
         let set = Arc::new(InFlight::default());
         let share = Share::new(Arc::clone(&set), allowance(10, 10, false));
         let mut body = Counted::new(Full::from(message(9, 9)), Arc::clone(&share));

@@ -104,7 +104,7 @@ async fn bad_certificates_end_the_handshake_and_the_caller_learns_why() {
 }
 
 #[tokio::test]
-async fn a_server_that_is_no_master_of_our_ca_and_cluster_is_not_believed() {
+async fn only_a_master_of_our_ca_and_cluster_is_trusted() {
     for (uri, wanted) in [
         (
             "halite://prod/minion/worker-1",

@@ -65,7 +65,7 @@ mod tests {
     }
 
     #[test]
-    fn a_document_that_is_no_object_is_refused_with_its_line() {
+    fn a_document_that_is_not_an_object_is_refused_with_its_line() {
         let good = "apiVersion: v1\nkind: Namespace\nmetadata: {name: web}\n";
         assert_eq!(
             read(&format!("---\n{good}---\n# empty\n---\n{good}"))

@@ -25,7 +25,7 @@ fn leave(fixture_name: &str, sls: &str) -> Compiled {
 }
 
 #[test]
-fn workers_leave_first_and_the_host_of_the_master_last() {
+fn workers_leave_first_and_the_masters_host_last() {
     let (mut pillar, grains) = fixture("master");
     pillar["force"] = json!(true);
     pillar["cluster"] = json!("prod");
@@ -89,7 +89,7 @@ fn workers_leave_first_and_the_host_of_the_master_last() {
 
 /// The master compiles from its bundle until it stops.
 #[test]
-fn the_bundle_stays_on_the_host_of_the_master() {
+fn the_bundle_stays_on_the_masters_host() {
     let removed = |name: &str| {
         let compiled = leave(name, "host");
         let mut chunks = compiled.low.chunks.iter();

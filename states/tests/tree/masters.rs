@@ -35,7 +35,7 @@ fn opens_master(compiled: &Compiled) -> bool {
 }
 
 #[test]
-fn the_new_host_of_the_master_has_all_that_the_first_host_had() {
+fn the_masters_new_host_has_all_that_the_first_host_had() {
     let (pillar, grains) = promoted("worker");
     let compiled = highstate(&pillar, &grains);
     for sls in [

@@ -259,7 +259,7 @@ mod tests {
     }
 
     #[test]
-    fn the_names_of_hosts_are_no_surprise_to_the_resolver() {
+    fn the_resolver_expects_all_host_names() {
         for name in ALL.iter().flat_map(|layout| layout.names()) {
             assert!(resolver::expected(name), "{name}");
         }

@@ -7,7 +7,7 @@ use crate::tree;
 const MACROS: [&str; 4] = ["println!(", "eprintln!(", " print!(", "eprint!("];
 
 /// Returns true for what no program of a site contains: tests, and programs that run at a build.
-fn is_no_program(path: &str) -> bool {
+fn is_not_shipped(path: &str) -> bool {
     path.starts_with("tests/")
         || path.contains("/tests/")
         || path.contains("_build.rs")
@@ -21,7 +21,7 @@ fn no_program_panics_on_a_closed_pipe() {
     let mut findings = Vec::new();
     for file in tree::files(&[".rs"]) {
         // Looking at each line takes longer, and most files do not print.
-        if is_no_program(&file.path) || !file.text.contains("print") {
+        if is_not_shipped(&file.path) || !file.text.contains("print") {
             continue;
         }
         let product = file.text.split("#[test]").next();

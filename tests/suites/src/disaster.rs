@@ -276,7 +276,7 @@ fn first_host_lost(cluster: &Cluster) -> Result<Counts> {
     kept.came_back(cluster)?;
     cluster.wait_for_pods(BACK)?;
     let again = kept.command()?;
-    kept.goes_on(cluster)?;
+    kept.continues(cluster)?;
     let text = refused(host, &again)?;
     ensure!(text.contains("this host has a cluster"), "{text}");
     // A member that is silent for a moment is only a temporary problem.

@@ -216,7 +216,7 @@ const BEFORE: &[Test<Cluster>] = &[
     },
     Test {
         name: "ha: members of etcd without a quorum are repaired in parallel",
-        run: quorum::repaired_side_by_side,
+        run: quorum::repaired_in_parallel,
     },
     Test {
         name: "ha: a full disk under one member of etcd stops only that member, and it comes back by itself once there is space",

@@ -164,7 +164,7 @@ fn own(cluster: &Cluster) -> Result<Counts> {
     works_for_new(cluster)?;
     health::is_well(cluster)?;
     quiet(cluster)?;
-    goes_on(cluster, &runs)?;
+    keeps_running(cluster, &runs)?;
     for host in cluster.hosts() {
         let name = &host.spec.name;
         let changed = changed(
@@ -256,7 +256,7 @@ fn works_for_new(cluster: &Cluster) -> Result<()> {
 }
 
 /// Checks that every earlier process is still running.
-fn goes_on(cluster: &Cluster, before: &BTreeMap<String, String>) -> Result<()> {
+fn keeps_running(cluster: &Cluster, before: &BTreeMap<String, String>) -> Result<()> {
     let now = beside(cluster)?;
     for (what, was) in before {
         let is = now.get(what).with_context(|| format!("{what} is gone"))?;
@@ -277,7 +277,7 @@ fn back(cluster: &Cluster) -> Result<Counts> {
     // First the servers whose addresses come from the other network, then new ones.
     works(cluster, "kube-flannel")?;
     across_nodes(cluster, NEW)?;
-    goes_on(cluster, &runs)?;
+    keeps_running(cluster, &runs)?;
     remove_servers(cluster, NEW)?;
     as_documented(cluster, "### Back to flannel", "05-podnet.conflist")?;
     works_for_new(cluster)?;

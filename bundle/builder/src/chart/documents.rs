@@ -318,7 +318,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_object_is_told_with_its_place() {
+    fn an_invalid_object_is_reported_with_its_template() {
         let text = "---\n# Source: web/templates/a.yaml\n- 1\n---\n# Source: web/templates/b.yaml\na: [\n---\n\
                     # Source: web/templates/c.yaml\napiVersion: v1\nkind: List\nitems:\n- {apiVersion: v1, kind: Secret, \
                     metadata: {name: x}}\n";

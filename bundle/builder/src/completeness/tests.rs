@@ -303,7 +303,7 @@ fn a_short_name_needs_the_image_that_containerd_pulls_for_it() {
 }
 
 #[test]
-fn what_somebody_says_is_no_image_is_not_missed() {
+fn a_name_declared_as_not_an_image_is_not_missing() {
     let (dir, mut manifest) = site();
     let mut gathering = gathering();
     let text = "see example.com/a/b:1 and example.com/a/c:1";

@@ -281,7 +281,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_go_program_is_none() {
+    fn other_files_are_not_go_programs() {
         assert_eq!(read(b"#!/bin/sh\n"), None);
         let shell = fs::read("/bin/sh").unwrap();
         assert_eq!(read(&shell), None);

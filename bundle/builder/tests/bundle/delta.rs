@@ -194,7 +194,7 @@ fn an_old_bundle_that_is_missing_another_or_damaged_is_named() {
 }
 
 #[test]
-fn what_is_no_new_bundle_is_not_exported() {
+fn a_delta_to_an_unsuitable_bundle_is_refused() {
     let two = two();
     let error = export(&two.site, "0.1.0.iso", "0.1.0", "same.iso").unwrap_err();
     assert!(

@@ -437,7 +437,7 @@ fn inputs_about_other_programs_and_stray_texts_are_refused() {
 }
 
 #[test]
-fn a_layer_that_is_no_archive_is_said_to_be_one() {
+fn a_layer_that_is_not_an_archive_is_reported() {
     let site = built();
     let document = document(&site, "bundle");
     let comment = named(&document, "pause")["comment"].as_str().unwrap();

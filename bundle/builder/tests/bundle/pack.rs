@@ -29,7 +29,7 @@ fn packed() -> (SiteCopy, SecretKey) {
 }
 
 #[test]
-fn what_a_killed_build_of_an_image_has_left_is_no_hindrance() {
+fn leftovers_of_a_killed_build_do_not_stop_the_next_one() {
     let site = Site::new();
     let whole = site
         .build_image("X.iso")
@@ -148,7 +148,7 @@ fn the_same_bundle_is_the_same_file() {
 }
 
 #[test]
-fn what_is_no_bundle_leaves_what_was_there() {
+fn an_incomplete_bundle_leaves_the_previous_image_untouched() {
     let (site, key) = packed();
     let before = fs::read(site.path("site.iso")).unwrap();
     fs::remove_file(site.path("bundle").join(manifest::CHECKSUM)).unwrap();

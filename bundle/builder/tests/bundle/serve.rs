@@ -474,7 +474,7 @@ fn what_is_not_there_and_what_would_write_is_refused() {
 
 /// The disk with a bundle is removed while nginx runs.
 #[test]
-fn a_bundle_that_went_away_is_no_error_of_the_others() {
+fn a_removed_bundle_does_not_break_the_others() {
     let (site, bundles) = two();
     let server = Server::start(&site, &bundles);
     fs::rename(&bundles[0].1, site.path("away")).unwrap();

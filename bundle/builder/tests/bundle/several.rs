@@ -111,7 +111,7 @@ impl Two {
 }
 
 #[test]
-fn bundles_stand_side_by_side() {
+fn several_bundles_coexist() {
     let two = two();
     assert!(
         two.bundles.list().unwrap().is_empty(),

@@ -323,7 +323,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_image_is_refused() {
+    fn a_document_that_is_not_an_image_is_refused() {
         for (json, why) in [
             (r#"{"schemaVersion": 1}"#, "old schema 1"),
             (r#"{"schemaVersion": 2}"#, "neither an image nor an index"),

@@ -55,7 +55,7 @@ fn a_file_is_fetched_once_and_progress_is_told() {
 }
 
 #[test]
-fn a_cut_transfer_goes_on_where_it_stopped() {
+fn a_cut_transfer_continues_where_it_stopped() {
     let (fixture, file) = (Fixture::new(), content(1_000_000, 2));
     let (served, count) = (file.clone(), AtomicUsize::new(0));
     let server = Server::start(move |seen| {
@@ -87,7 +87,7 @@ fn a_cut_transfer_goes_on_where_it_stopped() {
 }
 
 #[test]
-fn a_later_run_goes_on_with_what_is_there() {
+fn a_later_run_resumes_a_partial_transfer() {
     let (fixture, file) = (Fixture::new(), content(200_000, 3));
     let (served, broken) = (file.clone(), Arc::new(AtomicUsize::new(1)));
     let switch = Arc::clone(&broken);

@@ -226,7 +226,7 @@ fn what_reaches_beyond_the_end_is_refused() {
 }
 
 #[test]
-fn what_is_no_plain_file_is_refused() {
+fn an_entry_that_is_not_a_regular_file_is_refused() {
     // A link, a device, a directory by its mode only, and a file by its mode only.
     for (name, mode) in [
         ("f", 0o120_777),
@@ -305,7 +305,7 @@ fn files_in_pieces_are_refused() {
 }
 
 #[test]
-fn what_is_no_image_is_said() {
+fn a_file_that_is_not_an_image_is_refused_with_the_reason() {
     let (made, bytes, _) = small();
     let cases = [
         (Vec::new(), "it ends before its first directory"),

@@ -74,7 +74,7 @@ fn an_unsigned_image_needs_to_be_allowed() {
 }
 
 #[test]
-fn another_key_with_the_same_id_is_no_better() {
+fn another_key_with_the_same_id_is_not_trusted() {
     let image = TestImage::small();
     let dir = image.dir.path();
     let (ours, theirs) = (key(dir, "ours"), key(dir, "theirs"));

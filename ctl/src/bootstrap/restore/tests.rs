@@ -244,7 +244,7 @@ fn a_restored_host_has_everything_but_the_document_that_is_written_last() {
 /// The preflight refuses a host with a Kubernetes, but the data of an interrupted restore does not
 /// count as one.
 #[test]
-fn data_of_an_interrupted_restore_is_no_other_kubernetes() {
+fn data_of_an_interrupted_restore_is_not_a_foreign_kubernetes() {
     let scene = Scene::new();
     let member = scene.places().member().display().to_string();
     let found = || vec!["/etc/kubernetes/admin.conf".to_owned(), member.clone()];

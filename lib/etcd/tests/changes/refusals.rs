@@ -102,7 +102,7 @@ fn a_second_learner_waits_for_the_first_and_names_it() {
 }
 
 #[test]
-fn a_learner_that_lags_is_waited_for_with_its_numbers() {
+fn a_promotion_waits_for_a_lagging_learner_and_reports_its_progress() {
     let cluster = FakeCluster::new(&["a", "b", "c"]);
     run(&cluster, async |changes| {
         changes.add_learner(&host("d"), true).await

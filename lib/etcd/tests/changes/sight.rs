@@ -21,7 +21,7 @@ fn three() -> FakeCluster {
 }
 
 #[test]
-fn members_that_lag_are_waited_for_and_named_and_never_repaired_side_by_side() {
+fn the_gate_waits_for_lagging_members_and_never_repairs_them_in_parallel() {
     let cluster = three();
     cluster.lag("b", 4000);
     cluster.lag("c", 4500);
@@ -42,7 +42,7 @@ fn members_that_lag_are_waited_for_and_named_and_never_repaired_side_by_side() {
 }
 
 #[test]
-fn members_that_only_the_caller_cannot_reach_are_no_lost_quorum() {
+fn members_that_only_the_caller_cannot_reach_do_not_mean_a_lost_quorum() {
     let cluster = three();
     cluster.hide("b");
     cluster.hide("c");
@@ -66,7 +66,7 @@ fn members_that_only_the_caller_cannot_reach_are_no_lost_quorum() {
 
 /// It follows the former leader forever: it never calls an election.
 #[test]
-fn a_learner_is_no_proof_of_a_quorum() {
+fn a_learner_does_not_prove_a_quorum() {
     let cluster = three();
     run(&cluster, async |changes| {
         changes.add_learner(&host("d"), true).await

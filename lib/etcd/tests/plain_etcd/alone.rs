@@ -9,7 +9,7 @@ const NAMES: [&str; 4] = ["cp-1", "cp-2", "cp-3", "cp-4"];
 const FORCE: &str = "--force-new-cluster";
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_last_member_goes_on_with_its_data_and_the_lost_ones_stay_out() {
+async fn the_last_member_keeps_its_data_and_the_lost_ones_stay_out() {
     let mut site = Site::new(&NAMES);
     let client = Arc::new(site.client());
     site.found("cp-1", &client).await;

@@ -11,7 +11,7 @@ const NAMES: [&str; 3] = ["cp-1", "cp-2", "cp-3"];
 const SHORT: Duration = Duration::from_secs(10);
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn two_members_that_only_the_caller_cannot_reach_are_no_lost_quorum() {
+async fn two_members_that_only_the_caller_cannot_reach_do_not_mean_a_lost_quorum() {
     let mut site = Site::new(&NAMES);
     let all = site.client();
     site.found("cp-1", &all).await;

@@ -195,7 +195,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_the_server_keeps_is_no_difference() {
+    fn fields_that_the_server_maintains_are_not_a_difference() {
         let live = json!({"apiVersion": "v1", "kind": "ConfigMap",
             "metadata": {"name": "a", "uid": "1", "resourceVersion": "5", "generation": 2,
                          "creationTimestamp": "2026-01-01T00:00:00Z", "managedFields": [{}], "labels": {}},

@@ -160,7 +160,7 @@ fn pods_that_need_a_flag_are_named_before_anything_is_touched() {
 }
 
 #[test]
-fn a_budget_is_waited_for_and_named_with_pod_and_owner() {
+fn a_drain_waits_for_a_budget_and_names_it_with_pod_and_owner() {
     let api = api();
     let budget = |name: &str, app: &str| {
         json!({"apiVersion": "policy/v1", "kind": "PodDisruptionBudget",
@@ -206,7 +206,7 @@ fn a_pod_that_does_not_end_is_named() {
 }
 
 #[test]
-fn an_api_that_is_silent_for_a_while_is_waited_for() {
+fn a_drain_waits_for_a_silent_api() {
     let api = api();
     api.silent_for.store(5, Ordering::SeqCst);
     let (drained, reports) = drain(&api);

@@ -111,7 +111,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_request_that_takes_long_is_waited_for_while_its_address_answers() {
+    async fn a_slow_request_may_continue_while_its_address_answers() {
         let (at, limit) = ("10.0.0.1:6443", Duration::from_millis(10));
         let slow = || async {
             tokio::time::sleep(Duration::from_millis(200)).await;

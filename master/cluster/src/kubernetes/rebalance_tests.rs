@@ -62,7 +62,7 @@ fn finish_on(api: &dyn Api) -> Option<Result<Vec<String>, RebalanceError>> {
 }
 
 #[test]
-fn one_pod_makes_room_and_its_successor_is_waited_for() {
+fn one_pod_makes_room_and_the_run_waits_for_its_successor() {
     let api = api();
     // Nothing creates the successor here.
     let text = rebalance(&api).unwrap_err().to_string();
@@ -75,7 +75,7 @@ fn one_pod_makes_room_and_its_successor_is_waited_for() {
 }
 
 #[test]
-fn a_node_whose_network_starts_is_waited_for() {
+fn the_run_waits_for_a_node_whose_network_starts() {
     let api = api();
     let mut network = pod("network", "worker-1");
     network["metadata"]["ownerReferences"] = json!([{"kind": "DaemonSet", "name": "network"}]);

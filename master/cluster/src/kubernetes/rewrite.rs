@@ -153,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn an_api_that_does_not_answer_is_waited_for_within_the_limit() {
+    fn a_rewrite_waits_for_a_silent_api_up_to_the_limit() {
         let api = api();
         api.silent_for.store(3, Ordering::SeqCst);
         assert_eq!(rewritten(&api).unwrap(), 2);

@@ -120,7 +120,7 @@ fn claims_of_volumes_that_only_this_host_has_are_named_and_need_force() {
 }
 
 #[test]
-fn a_name_without_document_and_key_is_unknown_and_one_with_a_key_goes_on() {
+fn a_name_without_document_and_key_is_unknown_but_a_key_suffices() {
     let undeclared = Leaving {
         roles: None,
         is_connected: false,
@@ -288,7 +288,7 @@ fn a_host_of_etcd_alone_takes_a_vote_with_it() {
 }
 
 #[test]
-fn the_host_of_the_master_and_the_last_of_a_kind_stay() {
+fn the_masters_host_and_the_last_of_a_kind_stay() {
     let all = [Role::Bootstrap, Role::ControlPlane, Role::Registry];
     // Another host has the master, so the first one is like any other.
     assert!(host(&all).refusals(&confirmed(false, "prod")).is_empty());

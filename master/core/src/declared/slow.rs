@@ -114,7 +114,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_reading_that_hangs_is_waited_for_once_and_counts_again_when_it_ends() {
+    async fn a_hung_read_delays_one_caller_and_reads_resume_when_it_ends() {
         let slow = Slow {
             limit: Duration::from_millis(20),
             ..Slow::<(), u32>::default()

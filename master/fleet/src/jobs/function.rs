@@ -257,7 +257,7 @@ mod tests {
     }
 
     #[test]
-    fn functions_that_change_hosts_or_show_a_pillar_or_a_journal_are_no_queries() {
+    fn functions_that_change_hosts_or_show_a_pillar_or_a_journal_are_not_queries() {
         let queries = FUNCTIONS
             .iter()
             .filter(|function| function.is_query())

@@ -221,7 +221,7 @@ fn each_check_has_a_damage_that_it_alone_finds() {
 }
 
 #[test]
-fn what_is_not_known_is_no_finding() {
+fn unknown_facts_cause_no_finding() {
     let mut picture = sound();
     // A minion that did not answer may hold the address.
     seen(&mut picture).minions.remove("cp-2");
@@ -236,7 +236,7 @@ fn what_is_not_known_is_no_finding() {
 
 /// Only the first broken part of each host is a finding, and a host that is not Ready has none.
 #[test]
-fn what_follows_from_another_part_of_the_network_is_no_finding() {
+fn consequences_of_a_broken_network_part_are_not_findings() {
     let mut picture = sound();
     for host in ["cp-1", "cp-2", "cp-3"] {
         pods(&mut picture, host).faults.push(missed());

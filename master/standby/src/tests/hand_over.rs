@@ -118,7 +118,7 @@ async fn check(host: &MasterHost, ca: &str, case: &str) {
 }
 
 #[tokio::test]
-async fn a_take_over_that_is_ended_at_any_boundary_goes_on_with_the_next_start() {
+async fn a_take_over_interrupted_at_any_boundary_continues_at_the_next_start() {
     for boundary in BOUNDARIES {
         let case = format!("{boundary:?}");
         let (master, standby, ca) = offered().await;

@@ -151,7 +151,7 @@ async fn a_base_is_taken_while_the_master_writes() {
 }
 
 #[tokio::test]
-async fn commits_go_on_without_a_standby_that_does_not_answer_and_it_returns_without_a_base() {
+async fn commits_continue_without_a_silent_standby_and_it_returns_without_a_base() {
     let (master, standby) = (MasterHost::new(), MasterHost::new());
     let store = master.store().await;
     let mut first = link(&master, &store, standby.receiver(), PATIENT, None);

@@ -144,7 +144,7 @@ async fn check(host: &MasterHost, ca: &str, case: Option<Boundary>) {
 }
 
 #[tokio::test]
-async fn a_promotion_that_is_ended_at_any_boundary_goes_on() {
+async fn a_promotion_interrupted_at_any_boundary_continues() {
     for boundary in Boundary::ALL {
         let (host, ca) = standby().await;
         let ended = promote(&host, &forced(), Some(boundary)).await.unwrap_err();

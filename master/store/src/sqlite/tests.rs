@@ -434,7 +434,7 @@ async fn readers_cannot_write() {
 }
 
 #[tokio::test]
-async fn without_room_nothing_is_stored_by_halves_and_later_all_goes_on() {
+async fn without_space_nothing_is_half_stored_and_with_space_writes_succeed() {
     let (store, _directory) = fresh().await;
     store
         .create_job(

@@ -174,7 +174,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_bus_that_accepts_and_does_not_answer_is_not_waited_for_without_end() {
+    async fn a_bus_that_accepts_but_never_answers_times_out() {
         let directory = tempfile::tempdir().unwrap();
         let (bus, listener) = bus_at(&directory, Duration::from_secs(1));
         let silent = async {

@@ -217,7 +217,7 @@ sleep() {
     }
 
     #[test]
-    fn a_large_snapshot_is_waited_for_while_it_grows() {
+    fn a_join_waits_for_a_large_snapshot_while_it_grows() {
         let site = Site::new();
         // It grows just before the script would end, twice, so that the limit passes in between.
         let grows = "pauses=$((${pauses:-0} + 1)); case $pauses in \

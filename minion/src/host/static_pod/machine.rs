@@ -331,7 +331,7 @@ mod tests {
     }
 
     #[test]
-    fn a_ready_pod_of_before_is_no_answer_until_the_kubelet_has_read_the_manifest_twice() {
+    fn an_old_ready_pod_does_not_count_until_the_kubelet_has_read_the_manifest_twice() {
         let before = Facts {
             certain: false,
             ..runs(7, Probe::Ready)
@@ -348,7 +348,7 @@ mod tests {
     }
 
     #[test]
-    fn the_process_that_was_ended_is_no_answer() {
+    fn an_answer_of_the_ended_process_does_not_count() {
         let old = process(7, "new");
         let table = [
             (0, runs(7, Probe::Ready)),
@@ -367,7 +367,7 @@ mod tests {
     }
 
     #[test]
-    fn a_member_without_peers_is_no_failure_once_it_runs_for_a_while() {
+    fn a_member_without_peers_is_accepted_once_it_has_run_for_a_while() {
         let table = [
             (0, runs(7, live())),
             (STABLE - 1, runs(7, live())),
@@ -399,7 +399,7 @@ mod tests {
     }
 
     #[test]
-    fn a_container_that_ends_again_and_again_is_not_waited_for_to_the_end() {
+    fn a_container_that_ends_again_and_again_fails_before_the_limit() {
         let ended = |number| Facts {
             restarts: Some(("new".to_owned(), number)),
             ..nothing()

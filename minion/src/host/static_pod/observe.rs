@@ -422,7 +422,7 @@ mod tests {
     }
 
     #[test]
-    fn comments_and_empty_lines_are_no_difference() {
+    fn comments_and_empty_lines_are_not_a_difference() {
         let manifest = "spec:\n  a: b\n";
         assert!(same_manifest(
             manifest,

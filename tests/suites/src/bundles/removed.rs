@@ -121,7 +121,7 @@ fn harmless(cluster: &Cluster, way: &Way) -> Result<Counts> {
     let (before, configured) = (running(cluster)?, files()?);
     let gone = Gone::new(cluster, way)?;
     reported(cluster, way)?;
-    goes_on(cluster)?;
+    still_works(cluster)?;
     still(cluster, &before)?;
     ensure!(
         files()? == configured,
@@ -171,7 +171,7 @@ fn reported(cluster: &Cluster, way: &Way) -> Result<()> {
 }
 
 /// Checks that minions answer, and that a new pod starts from an image that its host has.
-fn goes_on(cluster: &Cluster) -> Result<()> {
+fn still_works(cluster: &Cluster) -> Result<()> {
     cluster.bootstrap.run(&[CTL, "ping", "*"])?;
     let before = pods(cluster)?;
     let image = images::by_digest(&cluster.worker, "registry.k8s.io/pause")?;

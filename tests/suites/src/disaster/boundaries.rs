@@ -61,7 +61,7 @@ fn run(cluster: &Cluster, kills: &[Kill]) -> Result<Vec<Kill>> {
     kept.came_back(cluster)?;
     once(host, &[BOOTSTRAP, WORKER])?;
     cluster.wait_for_pods(BACK)?;
-    kept.goes_on(cluster)?;
+    kept.continues(cluster)?;
     nothing_to_do(host)?;
     Ok(missed)
 }

@@ -144,7 +144,7 @@ impl Kept {
     }
 
     /// Checks that controllers continue from the restored state, and removes the test's objects.
-    pub(crate) fn goes_on(self, cluster: &Cluster) -> Result<()> {
+    pub(crate) fn continues(self, cluster: &Cluster) -> Result<()> {
         cluster.kubectl(&["-n", NAMESPACE, "delete", "pod", "staying"])?;
         staying(cluster)?;
         cluster.wait_for_pods(BACK)?;

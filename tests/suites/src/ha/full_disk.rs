@@ -64,7 +64,7 @@ fn while_full(cluster: &Cluster, host: &Host, disk: &SmallDisk) -> Result<()> {
         let pid = host.run(&["pgrep", "-x", "etcd"])?;
         disk.fill()?;
         let ended = until_it_ends(other, host, pid.trim());
-        let outcome = ended.and_then(|()| others_go_on(cluster, host));
+        let outcome = ended.and_then(|()| others_continue(cluster, host));
         disk.make_room()?;
         outcome?;
         is_back(cluster, host).context("with space again")
@@ -85,7 +85,7 @@ fn until_it_ends(other: &Host, host: &Host, pid: &str) -> Result<()> {
 }
 
 /// Another member leads, the health names the disk, and the API accepts writes.
-fn others_go_on(cluster: &Cluster, host: &Host) -> Result<()> {
+fn others_continue(cluster: &Cluster, host: &Host) -> Result<()> {
     let next = leader::leading(cluster, Some(&host.spec.name))?;
     println!("  {} leads in its place", next.spec.name);
     is_named(cluster, host)?;

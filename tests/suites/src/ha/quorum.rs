@@ -19,7 +19,7 @@ const REPAIRED: Duration = Duration::from_secs(900);
 /// Two kubelets are stopped and their members killed. One after the other, each host would wait for
 /// an API server that needs the members of the hosts after it; a highstate repairs them in
 /// parallel, says so, and the cluster serves afterwards.
-pub(super) fn repaired_side_by_side(cluster: &Cluster) -> Result<Counts> {
+pub(super) fn repaired_in_parallel(cluster: &Cluster) -> Result<Counts> {
     let first = &cluster.bootstrap;
     wait::until("all hosts to serve", BACK, || is_complete(cluster))?;
     for name in STANDBYS {

@@ -14,7 +14,7 @@ use super::leaving::wait_until_lost;
 use super::losses::{GAP, from_the_router};
 use super::release::Release;
 use super::standbys::STANDBYS;
-use super::upgrade_stops::{goes_on, has_ended, in_use};
+use super::upgrade_stops::{has_ended, in_use, resumes};
 use super::{BACK, is_complete};
 use crate::ctl_answer;
 use crate::interrupted::{Running, steps};
@@ -130,7 +130,7 @@ fn dies(cluster: &Cluster, number: u32, step: &str, name: &str) -> Result<Counts
         }
         cluster.replace(name)?;
         wait::until("all hosts to serve", BACK, || is_complete(cluster))?;
-        goes_on(cluster, &release)
+        resumes(cluster, &release)
     };
     from_the_router(cluster, first, "dies-upgraded", interrupted)?
         .check("a host dies in an upgrade", GAP)?;

@@ -96,7 +96,7 @@ fn stop_and_resume<'c>(
         let stopped = stops(cluster, &release, pod, host);
         real.push((host, stopped.context(pod.component)?));
     }
-    at_the_vip(cluster, first, "resumes", || goes_on(cluster, &release))?
+    at_the_vip(cluster, first, "resumes", || resumes(cluster, &release))?
         .check("an upgrade resumes", GAP)?;
     for (host, image) in real {
         images::is_there(host, &image)?;
@@ -172,7 +172,7 @@ fn stopped(cluster: &Cluster, release: &Release<'_>, pod: &BrokenPod, host: &Hos
 }
 
 /// The same command succeeds.
-pub(super) fn goes_on(cluster: &Cluster, release: &Release<'_>) -> Result<()> {
+pub(super) fn resumes(cluster: &Cluster, release: &Release<'_>) -> Result<()> {
     let said = cluster.bootstrap.run(&release.upgrade())?;
     println!("  {}", said.trim().replace('\n', "\n  "));
     wait::until("all hosts to serve", BACK, || is_complete(cluster))

@@ -46,7 +46,7 @@ pub(super) fn restored(cluster: &Cluster) -> Result<Counts> {
     wait_for_one_holder(cluster)?;
     wait_for_followers(first, &STANDBYS)?;
     guide::run(first, HEADING, "ctl health")?;
-    kept.goes_on(cluster)?;
+    kept.continues(cluster)?;
     same_content(cluster)?;
     nothing_to_do(first, &["cp-1", "cp-2", "cp-3", "worker-1", "master"])?;
     Ok(Counts::ONE)
@@ -85,7 +85,7 @@ pub(super) fn restored_without_the_first_host(cluster: &Cluster) -> Result<Count
     let holder = wait_for_one_holder(cluster)?;
     ensure!(holder == name, "{holder} has the virtual address");
     etcd::status(host, "1 member, none may fail")?;
-    kept.goes_on(&left)?;
+    kept.continues(&left)?;
     nothing_to_do(host, &[&name, "worker-1", "master"])?;
     Ok(Counts::ONE)
 }

@@ -20,7 +20,7 @@ const ROOM: u32 = 32;
 const START: Duration = Duration::from_secs(90);
 
 /// Moves the store to a small file system, fills it, and moves it back.
-pub(super) fn goes_on(cluster: &Cluster) -> Result<Counts> {
+pub(super) fn stops_changes(cluster: &Cluster) -> Result<Counts> {
     let host = &cluster.bootstrap;
     let disk = without_master(host, || SmallDisk::over(host, STORE, ROOM))?;
     let outcome = answering(cluster).and_then(|()| while_full(cluster, &disk));

@@ -19,7 +19,7 @@ use crate::{etcd, health};
 const BACK: Duration = Duration::from_secs(360);
 
 /// Moves etcd's data to a small file system, fills it, and moves them back.
-pub(super) fn goes_on(cluster: &Cluster) -> Result<Counts> {
+pub(super) fn loses_no_write(cluster: &Cluster) -> Result<Counts> {
     let host = &cluster.bootstrap;
     health::is_well(cluster)?;
     let disk = without_etcd(host, || SmallDisk::over(host, DATA, ROOM))?;

@@ -17,7 +17,7 @@ const WAITING: &str =
     "grep -q '^State:.*D' /proc/$(systemctl show -p MainPID --value halite-master)/task/*/status";
 
 /// Mounts over the bundle a file system whose server never answers.
-pub(super) fn goes_on(cluster: &Cluster) -> Result<Counts> {
+pub(super) fn stops_no_ping(cluster: &Cluster) -> Result<Counts> {
     let host = &cluster.bootstrap;
     let found = host.sh("ls -d /var/lib/halite/bundles/*/manifest.json | head -n 1")?;
     let bundle = found

@@ -37,7 +37,7 @@ pub(super) const TESTS: &[Test<Cluster>] = &[
     },
     Test {
         name: "limits: a full disk under the store stops changes, and nothing else",
-        run: full_disk::goes_on,
+        run: full_disk::stops_changes,
     },
     Test {
         name: "limits: a reached quota of etcd is resolved by the master",
@@ -45,7 +45,7 @@ pub(super) const TESTS: &[Test<Cluster>] = &[
     },
     Test {
         name: "limits: a bundle whose file system hangs stops no ping",
-        run: hung_mount::goes_on,
+        run: hung_mount::stops_no_ping,
     },
 ];
 
@@ -53,7 +53,7 @@ pub(super) const TESTS: &[Test<Cluster>] = &[
 /// several times.
 pub(super) const FULL: &[Test<Cluster>] = &[Test {
     name: "limits: a full disk under etcd is reported, loses no write, and with space etcd continues",
-    run: full_etcd::goes_on,
+    run: full_etcd::loses_no_write,
 }];
 
 /// The time limit of the job with the hung command. It counts from the creation of the job, and the

@@ -141,7 +141,7 @@ fn a_name_without_its_registry_is_found_where_an_image_belongs() {
 }
 
 #[test]
-fn what_is_no_image_is_not_taken_for_one() {
+fn other_strings_are_not_mistaken_for_images() {
     let object = object(
         "Deployment",
         json!({"spec": {

@@ -154,7 +154,7 @@ fn what_has_no_known_size_has_a_bound() {
 }
 
 #[test]
-fn what_is_said_to_be_too_large_is_not_waited_for() {
+fn a_file_announced_as_too_large_is_refused_at_once() {
     let fixture = Fixture::new();
     // The client receives no more data.
     let server = Server::start(|_| CannedAnswer::new(200).body(content(2_000, 16)).stall(9));

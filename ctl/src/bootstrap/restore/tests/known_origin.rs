@@ -5,7 +5,7 @@ use super::*;
 /// A host with a wrong clock and no time server: minions obey no epoch below one that they have
 /// seen.
 #[test]
-fn the_epoch_after_a_restore_is_no_lower_than_the_time_of_the_backup() {
+fn the_epoch_after_a_restore_is_at_least_the_time_of_the_backup() {
     let scene = Scene::new();
     let file = BackupFile::open(&scene.backup).unwrap();
     let epoch = |second: i64| place::epoch(file.header(), Timestamp::from_second(second).unwrap());

@@ -108,7 +108,7 @@ fn each_pod_has_its_own_grace_period_also_when_it_was_ending_before() {
 
 /// A working kubelet ends them, and a host that stays keeps their containers.
 #[test]
-fn elsewhere_each_pod_is_waited_for_until_it_has_gone() {
+fn elsewhere_the_drain_waits_until_each_pod_is_gone() {
     for (ready, is_cleaned) in [("True", true), ("Unknown", false), ("False", false)] {
         let (drained, reports, _) = drain_before(&api_with(ready), is_cleaned);
         let text = drained.unwrap_err().to_string();

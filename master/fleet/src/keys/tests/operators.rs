@@ -119,7 +119,7 @@ async fn a_certificate_of_our_ca_for_an_unknown_name_does_not_come_in() {
 }
 
 #[tokio::test]
-async fn what_is_no_operator_is_refused_with_the_remedy() {
+async fn an_invalid_operator_is_refused_with_the_remedy() {
     let site = site().await;
     made(&site, "alice", "viewer").await.unwrap();
     for (name, role, kind, text) in [

@@ -412,7 +412,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_lock_of_apt_is_waited_for() {
+    async fn a_command_waits_for_the_lock_of_apt() {
         let tries = std::cell::Cell::new(0);
         let run = || async {
             tries.set(tries.get() + 1);
