@@ -251,7 +251,7 @@ async fn first_promoted(
     let directory = Path::new(STATE_DIR);
     let announcement = match Way::on(directory).filter(|_| access.master.is_none()) {
         None => return Err(error),
-        Some(Way::GoOn) => {
+        Some(Way::Resume) => {
             "the promotion of this host was interrupted: it is resumed first".to_owned()
         }
         Some(Way::Begin) => {
@@ -301,7 +301,7 @@ enum Way {
     Begin,
     /// Its promotion was interrupted when the host was no longer a standby; the copy may be gone.
     /// The loss of the old master was confirmed when the promotion started.
-    GoOn,
+    Resume,
 }
 
 impl Way {
@@ -316,7 +316,7 @@ impl Way {
         directory
             .join("promotion.json")
             .exists()
-            .then_some(Self::GoOn)
+            .then_some(Self::Resume)
     }
 }
 
@@ -425,7 +425,7 @@ mod tests {
         assert_eq!(Way::on(directory), Some(Way::Begin));
         // The copy is gone, and the unit is not started.
         std::fs::remove_file(&mark).unwrap();
-        assert_eq!(Way::on(directory), Some(Way::GoOn));
+        assert_eq!(Way::on(directory), Some(Way::Resume));
         std::fs::remove_file(&note).unwrap();
         assert_eq!(Way::on(directory), None);
     }

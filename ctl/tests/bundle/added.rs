@@ -31,7 +31,7 @@ begin() {
         until test -e "$wanted" || ! kill -0 $first; do :; done
         set -x
         if stop $first && test -e "$wanted"; then return; fi
-        go_on $first || true
+        resume $first || true
         wait $first
         rm -r /var/lib/halite/bundles/0.1.0
     done
@@ -80,7 +80,7 @@ fn when_the_room_goes_meanwhile_nothing_is_left() {
         for left in 0 65536 1000000; do
             begin .
             fill $left
-            go_on $first
+            resume $first
             ! wait $first
             test "$(there)" = filler
             rm disk/filler
@@ -121,7 +121,7 @@ fn a_second_one_meanwhile_is_refused() {
         begin .
         ! (add)
         test "$(there)" = .0.1.0.new
-        go_on $first
+        resume $first
         wait $first
         test "$(there)" = 0.1.0
         "$CTL" bundle verify /var/lib/halite/bundles/0.1.0

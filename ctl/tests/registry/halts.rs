@@ -262,7 +262,7 @@ fn a_backup_without_room_leaves_what_was_there() {
             undo() { rm -r disk/backups/2*; }
             catch 'disk/backups/.partial/docker/registry/v2/blobs/sha256/*/*/data'
             fill 0
-            go_on "$ctl"
+            resume "$ctl"
             full waited
             test -z "$(ls -A disk/backups)"
             rm disk/filler
@@ -338,7 +338,7 @@ fn a_restore_without_room_changes_nothing() {
             undo() {{ rm -r "$v2/{blob}" "$v2/repositories/app/_manifests/tags"; list > before; }}
             catch "disk/data/docker/registry/.v2.new/{blob}"
             fill 0
-            go_on "$ctl"
+            resume "$ctl"
             full waited
             list | grep -v filler | cmp - before
             rm disk/filler

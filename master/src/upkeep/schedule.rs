@@ -114,14 +114,14 @@ pub fn next(due: &[DueRenewal], members: Members, now: Millis) -> Option<Renewal
     let names = |hosts: &[&DueRenewal]| -> Vec<MinionId> {
         hosts.iter().map(|host| host.host.clone()).collect()
     };
-    let side_by_side = |hosts: &[&DueRenewal]| RenewalBatch {
+    let in_parallel = |hosts: &[&DueRenewal]| RenewalBatch {
         hosts: names(hosts),
         order: Vec::new(),
     };
     if members.are_cut_off() {
         let cut_off: Vec<&DueRenewal> = alone.iter().copied().filter(|host| host.cut_off).collect();
         if !cut_off.is_empty() {
-            return Some(side_by_side(&cut_off));
+            return Some(in_parallel(&cut_off));
         }
     }
     alone.sort_by_key(|host| {
@@ -133,7 +133,7 @@ pub fn next(due: &[DueRenewal], members: Members, now: Millis) -> Option<Renewal
         let order = hosts.iter().map(|host| vec![host.clone()]).collect();
         return Some(RenewalBatch { hosts, order });
     }
-    (!others.is_empty()).then(|| side_by_side(&others))
+    (!others.is_empty()).then(|| in_parallel(&others))
 }
 
 /// The time of the next check when there is nothing to do now. `random` is a random number below

@@ -53,7 +53,7 @@ stop() {
     # It finishes the write that it is in.
     until grep -q '^State:.T' "/proc/$1/status"; do kill -0 "$1" || return 1; done
 }
-go_on() {
+resume() {
     trap - EXIT
     kill -CONT "$1"
 }
@@ -62,7 +62,7 @@ go_on() {
 /// A script in a directory, as root of its own mount namespace: its mounts disappear with it.
 /// `$CTL` is that program; `fill BYTES` leaves this many free on the file system `disk`, `full
 /// COMMAND` requires that it runs out of space, `stop PID` stops a process, if it has not exited,
-/// and `go_on PID` resumes it.
+/// and `resume PID` resumes it.
 #[must_use]
 pub fn script(dir: &Path, ctl: &str, text: &str) -> Command {
     let how: &[&str] = if rustix::process::geteuid().is_root() {

@@ -62,8 +62,8 @@ fn a_live_worker_leaves_without_a_flag_and_a_dead_one_with_the_clusters_name() {
     assert!(gone.refusals(&confirmed(true, "prod")).is_empty());
     let alive = reason(&worker, &confirmed(true, "prod"));
     assert!(alive.contains("leave out --dead"), "{alive}");
-    let goes_on = "`ctl orchestrate halite.orchestrate.add_node --pillar node=cp-2`";
-    assert!(alive.contains(goes_on), "{alive}");
+    let continues = "`ctl orchestrate halite.orchestrate.add_node --pillar node=cp-2`";
+    assert!(alive.contains(continues), "{alive}");
 
     // Declared, but never enrolled: there is nothing to lose.
     let never = Leaving {

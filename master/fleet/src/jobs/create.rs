@@ -17,7 +17,7 @@ use super::batch::Batch;
 use super::function::{Function, FunctionSite, RENEW, renews_at_once, sls_of};
 use super::open_job::{JobTime, OpenJob};
 use super::returns::created;
-use super::{Jobs, SIDE_BY_SIDE, target};
+use super::{CONCURRENT, Jobs, target};
 use crate::compile;
 use crate::compile::RequestedStates;
 
@@ -196,7 +196,7 @@ impl Jobs {
                     }
                 }
             })
-            .buffer_unordered(SIDE_BY_SIDE)
+            .buffer_unordered(CONCURRENT)
             .collect()
             .await;
         self.guard(&job_id);

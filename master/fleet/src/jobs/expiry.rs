@@ -13,7 +13,7 @@ use halite_store::{OpenPart, RowState};
 
 use super::core::{Expiry, comes_first, expired};
 use super::open_job::{OpenJob, PartEnd};
-use super::{Jobs, SIDE_BY_SIDE};
+use super::{CONCURRENT, Jobs};
 
 /// The error in the return of a job that exceeded its time limit.
 const TIME_LIMIT: &str = "the job's time limit has passed";
@@ -77,7 +77,7 @@ impl Jobs {
         // In parallel: one minion that does not read must not delay the others.
         let checked: Vec<Result<(), Refusal>> = stream::iter(minions)
             .map(|minion| async move { self.expire_parts_of(&minion, now).await })
-            .buffer_unordered(SIDE_BY_SIDE)
+            .buffer_unordered(CONCURRENT)
             .collect()
             .await;
         let checked: Result<(), Refusal> = checked.into_iter().collect();

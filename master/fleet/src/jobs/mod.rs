@@ -53,7 +53,7 @@ pub use questions::Unanswered;
 pub use turns::TurnAnswer;
 
 /// The number of minions to which the master sends, or whose parts it checks, concurrently.
-const SIDE_BY_SIDE: usize = 64;
+const CONCURRENT: usize = 64;
 
 /// The jobs of this master.
 pub struct Jobs {

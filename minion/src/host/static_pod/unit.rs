@@ -78,12 +78,12 @@ fn command(file: &str) -> Vec<String> {
     let mut words = Vec::new();
     let mut line = Some(first);
     while let Some(text) = line {
-        let (word, goes_on) = match text.strip_suffix('\\') {
+        let (word, continues) = match text.strip_suffix('\\') {
             Some(word) => (word.trim_end(), true),
             None => (text, false),
         };
         words.push(argument(word));
-        line = if goes_on { lines.next() } else { None };
+        line = if continues { lines.next() } else { None };
     }
     words
 }
