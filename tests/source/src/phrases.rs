@@ -1,7 +1,8 @@
 //! Phrases that read as if translated.
 //!
 //! Doc comments and strings of programs are what operators and contributors read; other comments
-//! and documents follow the same rule.
+//! and documents follow the same rule, and so do the names of functions: a failed test prints its
+//! name.
 
 use regex::Regex;
 
@@ -170,6 +171,22 @@ fn other_comments_and_documents_are_idiomatic() {
         for Paragraph { line, text } in other_text(&file.path, &file.text) {
             for found in phrases(&patterns, &text) {
                 findings.push(format!("{}:{line}: {found}", file.path));
+            }
+        }
+    }
+    assert!(findings.is_empty(), "{}", findings.join("\n"));
+}
+
+#[test]
+fn names_of_functions_are_idiomatic() {
+    let patterns = Patterns::new();
+    let mut findings = Vec::new();
+    for file in tree::files(&[".rs"]) {
+        for (number, line) in (1..).zip(file.text.lines()) {
+            if let Some((_, rest)) = line.split_once("fn ") {
+                let name = rest.split(['(', '<']).next().unwrap_or_default();
+                let found = phrases(&patterns, &name.replace('_', " "));
+                findings.extend(found.iter().map(|f| format!("{}:{number}: {f}", file.path)));
             }
         }
     }
