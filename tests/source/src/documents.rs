@@ -14,6 +14,8 @@ const FOLDERS: [&str; 2] = ["ctl/src/", "tests/suites/src/"];
 /// [`DOCUMENTS`], and functions of the file. A function is added only for such a document; one that
 /// no longer reads any is removed.
 const READERS: &str = include_str!("foreign_documents.txt");
+/// Maximum number of these functions. It may only shrink.
+const MOST: usize = 181;
 /// Documents without a type in `halite-api`.
 const DOCUMENTS: &[&str] = &[
     // The manifest, the recipe and the lock of a bundle, and reports about its completeness.
@@ -187,6 +189,15 @@ fn the_documents_that_are_read_by_names_are_known() {
             "{path}: ctl must read {document} through a type"
         );
     }
+}
+
+#[test]
+fn the_list_of_readers_is_short() {
+    let count = readers().len();
+    assert!(
+        count <= MOST,
+        "foreign_documents.txt names {count} functions, at most {MOST} are allowed: read types of halite-api"
+    );
 }
 
 #[test]
