@@ -93,9 +93,9 @@ fn is_suite(name: &str) -> bool {
     }
 }
 
-/// Tests whether this is the whole name of a suite's test, without that of the suite.
-pub(crate) fn is_whole(name: &str) -> bool {
-    SUITES.iter().any(|(_, test)| *test == name)
+/// Tests whether this suite has a test with this whole name.
+pub(crate) fn is_whole(suite: &str, name: &str) -> bool {
+    SUITES.contains(&(suite, name))
 }
 
 /// Tests whether a path has this module (`a::b`), file, or folder of cases

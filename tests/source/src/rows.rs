@@ -65,11 +65,16 @@ fn each_capability_of_the_list_has_one_line() {
 #[test]
 fn tests_of_suites_are_named_as_a_whole() {
     for row in rows(DOCUMENT, "row") {
-        let of_suites = row.tests.iter().filter(|name| name.contains(' '));
-        for name in of_suites {
+        // The suite is before the first of its tests.
+        let mut suite = None;
+        for name in &row.tests {
+            if !name.contains(' ') {
+                suite = name.strip_suffix(':');
+                continue;
+            }
             assert!(
-                is_whole(name),
-                "{DOCUMENT}:{}: no test of a suite has the whole name `{name}`",
+                suite.is_some_and(|suite| is_whole(suite, name)),
+                "{DOCUMENT}:{}: the suite {suite:?} has no test with the whole name `{name}`",
                 row.line
             );
         }
