@@ -24,6 +24,8 @@ pub(crate) struct RunResults {
     pub(crate) details: Vec<Took>,
     /// Names of failures.
     pub(crate) names: Vec<String>,
+    /// Names of tests that failed at first and were repeated.
+    pub(crate) repeated: Vec<String>,
     /// Tests that did not start.
     pub(crate) skipped: Vec<String>,
     /// `true` for a part of `--full`, whose remaining tests another run does.
@@ -57,8 +59,8 @@ impl RunResults {
         }
     }
 
-    /// The end of a run: the table, the tests that did not start, those that failed, and as the
-    /// last line `N passed, N failed, N skipped`.
+    /// The end of a run: the table, the tests that did not start, those that were repeated, those
+    /// that failed, and as the last line `N passed, N failed, N skipped`.
     pub(crate) fn end(&self, total: Duration, builds: &[Took]) -> String {
         let mut text = format!("\n{}", table(total, &self.tests, &self.details, builds));
         if !self.skipped.is_empty() {
@@ -72,6 +74,9 @@ impl RunResults {
             }
         }
         text.push('\n');
+        for name in &self.repeated {
+            let _ = writeln!(text, "REPEATED: {name}");
+        }
         for name in &self.names {
             let _ = writeln!(text, "FAILED: {name}");
         }
@@ -165,10 +170,11 @@ mod tests {
         let names = vec!["ctl: x".to_owned(), "ctl: y".to_owned()];
         report.ended("a: many", second, counts(7, 2), names);
         report.skipped.push("a: never".to_owned());
+        report.repeated.push("ctl: y".to_owned());
         let end = report.end(Duration::from_secs(3), &[]);
         assert!(
             end.ends_with(
-                "made:\n  a: never\n\nFAILED: a: not\nFAILED: ctl: x\nFAILED: ctl: y\n8 passed, 3 failed, 1 skipped\n"
+                "made:\n  a: never\n\nREPEATED: ctl: y\nFAILED: a: not\nFAILED: ctl: x\nFAILED: ctl: y\n8 passed, 3 failed, 1 skipped\n"
             ),
             "{end}"
         );

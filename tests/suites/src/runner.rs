@@ -174,6 +174,7 @@ impl Runner {
         let details = details();
         let mut report = self.said();
         report.ended(name, took, counts, details.failed);
+        report.repeated.extend(details.repeated);
         report.details.extend(details.took);
         counts
     }

@@ -81,12 +81,15 @@ impl Counts {
 pub(crate) struct Details {
     /// The names of failed tests.
     pub(crate) failed: Vec<String>,
+    /// The names of tests that failed at first and were repeated.
+    pub(crate) repeated: Vec<String>,
     /// The times of their groups.
     pub(crate) took: Vec<Took>,
 }
 
 static DETAILS: Mutex<Details> = Mutex::new(Details {
     failed: Vec::new(),
+    repeated: Vec::new(),
     took: Vec::new(),
 });
 
@@ -99,6 +102,12 @@ pub(crate) fn note_group(name: &str, time: Duration, failed: impl IntoIterator<I
         name: name.to_owned(),
         time,
     });
+}
+
+/// Records the names of tests that failed and are repeated.
+pub(crate) fn note_repeated(tests: impl IntoIterator<Item = String>) {
+    let mut details = DETAILS.lock().unwrap_or_else(PoisonError::into_inner);
+    details.repeated.extend(tests);
 }
 
 /// Returns and clears the details that were recorded since the last call.

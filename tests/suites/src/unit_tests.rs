@@ -14,12 +14,17 @@ use halite_lab::build::source_root;
 use halite_lab::{build_command, leaves_inotify};
 use serde_json::Value;
 
+use crate::test::note_repeated;
+
 /// Test programs that run in parallel: some wait for other programs.
 const AT_ONCE: usize = 3;
 
 /// Tests that run in parallel within a program: most of their time they wait, for programs, stores
 /// and connections.
 const THREADS: &str = "6";
+
+/// The variables of seeds: each run draws the same cases. `cargo test` draws others each time.
+const SEEDS: [&str; 2] = ["PROPTEST_RNG_SEED", "HALITE_ETCD_SEED"];
 
 /// Inotify instances that a program's tests may take: masters watch the documents, and agents of
 /// GnuPG their directories.
@@ -216,6 +221,7 @@ pub(crate) fn repeat_failures(group: Group, tools: &[(&str, PathBuf)]) -> Result
         group.failed.join(", "),
         again.passed
     );
+    note_repeated(group.failed.iter().map(|test| format!("{name}: {test}")));
     Ok(Group {
         passed: group.passed + again.passed,
         failed: again.failed,
@@ -249,6 +255,7 @@ fn one(
         .current_dir(&executable.directory)
         .envs(tools.iter().map(|(name, path)| (*name, path)))
         .env("RUST_TEST_THREADS", THREADS)
+        .envs(SEEDS.iter().map(|name| (*name, "1")))
         // As Cargo sets them.
         .env("CARGO_MANIFEST_DIR", &executable.directory)
         .env("CARGO_PKG_NAME", &executable.name)
