@@ -12,6 +12,15 @@ use halite_launch::{dependencies, programs};
 /// The program of every verb but `try`.
 const LAB: &str = "lab";
 
+/// The programs that `test` needs: one Cargo compiles their last crates in parallel.
+const TESTED: [&str; 5] = [
+    LAB,
+    "ctl",
+    "halite-builder",
+    "halite-master",
+    "halite-minion",
+];
+
 /// The time that the programs of `try` take to build.
 const TRY_TIME: &str = "about three minutes the first time, on two processors";
 
@@ -45,16 +54,22 @@ fn launch(arguments: &[OsString]) -> io::Result<()> {
     programs::require(&[("git", "git")])?;
     let lab = cargo::programs()?.join(LAB);
     let fresh = is_fresh(&lab);
+    let tests = arguments.first().is_some_and(|verb| verb == "test")
+        && !arguments
+            .iter()
+            .any(|flag| flag == "--list" || flag == "--help");
+    let built = if tests && !fresh { &TESTED[..] } else { &[LAB] };
     if !fresh {
-        let long = if lab.exists() {
+        let long = if lab.exists() && !tests {
             "less than a minute"
         } else {
             "about two minutes"
         };
-        eprintln!("building the lab's program: {long} on two processors");
+        let what = built.join(", ");
+        eprintln!("building {what}: {long} on two processors");
         restore(&mut |text| eprintln!("{text}"));
     }
-    cargo::build(&[LAB], fresh)?;
+    cargo::build(built, fresh)?;
     let error = Command::new(&lab).args(arguments).exec();
     Err(io::Error::new(
         error.kind(),
