@@ -9,10 +9,10 @@ use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail, ensure};
+use halite_api::{JobOutcome, NewToken, from_text};
 use halite_lab::build::Programs;
 use halite_lab::progress::Board;
 use halite_lab::wait;
-use serde_json::Value;
 
 use super::{Table, median};
 
@@ -147,8 +147,8 @@ impl Site {
     fn enrol_all(&mut self) -> Result<()> {
         let uses = MINIONS.to_string();
         let made = self.ctl(&["token", "create", "--uses", &uses, "-o", "json"])?;
-        let made: Value = serde_json::from_str(&made)?;
-        let token = made["token"].as_str().context("no token")?.to_owned();
+        let made: NewToken = from_text(&made)?;
+        let token = made.token;
         let endpoint = self.endpoint.clone();
         for number in 0..MINIONS {
             let id = format!("m{number}");
@@ -219,10 +219,8 @@ impl Site {
 
 /// The number of minions that answered a ping.
 fn answered(answers: &str) -> Result<usize> {
-    let answers: Value = serde_json::from_str(answers)?;
-    let minions = answers["minions"].as_object().context("no minions")?;
-    let good = minions.values().filter(|one| one["return"] == true);
-    Ok(good.count())
+    let outcome: JobOutcome = from_text(answers)?;
+    Ok((outcome.minions.values()).filter(|one| one.success).count())
 }
 
 fn checked(command: &mut Command) -> Result<Output> {
@@ -245,7 +243,7 @@ mod tests {
 
     #[test]
     fn only_minions_that_answered_count() {
-        let answers = r#"{"job": "1", "minions": {"a": {"success": true, "return": true},
+        let answers = r#"{"apiVersion": "halite/v1", "kind": "JobOutcome", "retcode": 1, "minions": {"a": {"success": true, "return": true},
             "b": {"success": false, "return": null, "error": "b is not connected"}}}"#;
         assert_eq!(answered(answers).unwrap(), 1);
         assert!(answered("{}").is_err());

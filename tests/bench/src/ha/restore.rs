@@ -4,8 +4,8 @@ use std::fs;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail, ensure};
+use halite_api::{MadeBackup, from_text};
 use halite_lab::cluster::{CTL, Cluster, INSTALL};
-use serde_json::Value;
 
 use super::Table;
 
@@ -33,12 +33,8 @@ pub(super) fn measure(cluster: &Cluster, one: Duration, table: &mut Table) -> Re
         "-o",
         "json",
     ])?;
-    let made: Value = serde_json::from_str(&made)?;
-    let ca_hash = made["caHash"]
-        .as_str()
-        .context("no hash of the CA")?
-        .to_owned();
-    let backup = fs::read(first.file(made["path"].as_str().context("no path")?))?;
+    let made: MadeBackup = from_text(&made)?;
+    let backup = fs::read(first.file(&made.path))?;
     ensure!(
         backup.len() > 100_000_000,
         "the backup has only {} bytes",
@@ -55,7 +51,7 @@ pub(super) fn measure(cluster: &Cluster, one: Duration, table: &mut Table) -> Re
     fs::write(first.file(FILE), &backup)?;
     let words = [
         &INSTALL[..],
-        &["--restore", FILE, "--ca-hash", &ca_hash, "--yes"],
+        &["--restore", FILE, "--ca-hash", &made.ca_hash, "--yes"],
     ]
     .concat();
     let start = Instant::now();
