@@ -43,29 +43,29 @@ fn hooks_run_on_each_host_around_its_drain() {
 }
 
 #[test]
-fn a_hook_that_fails_stops_the_run_before_the_host_changes() {
-    let site = site();
-    put(&site, "pre_drain.sls");
-    let life = site.live();
-    let hosts = ["bootstrap-1", "worker-1"].map(ScriptedMinion::new);
-    hosts.iter().for_each(|host| life.connect(host));
-    let failing = &hosts[1].journal;
-    failing
-        .lock()
-        .unwrap()
-        .failing
-        .insert("at-pre_drain.sls".to_owned());
-    let mut options = options();
-    options["drain"] = json!({"timeout": 60});
-    let (code, said) = orchestrate(&life, upgrade(&life, &options));
-    assert_eq!(code, 1, "{said}");
-    assert!(
-        said.contains("worker-1: at-pre_drain.sls (test.nop, custom.hooks.pre_drain)"),
-        "{said}"
-    );
-    assert!(!applied(&hosts[1]).contains(&format!("from-{NEXT}")));
-    // Without a drain, no hook runs.
-    let (code, said) = orchestrate(&life, upgrade(&life, &super::upgrade_fixture::options()));
-    assert_eq!(code, 0, "{said}");
-    life.kill();
+fn a_hook_that_fails_stops_the_run_at_its_host() {
+    for (hook, changes_before) in [("pre_drain", false), ("post_uncordon", true)] {
+        let site = site();
+        put(&site, &format!("{hook}.sls"));
+        let life = site.live();
+        let hosts = ["bootstrap-1", "worker-1"].map(ScriptedMinion::new);
+        hosts.iter().for_each(|host| life.connect(host));
+        // The first host fails, so the worker must not begin.
+        let failing = &hosts[0].journal;
+        let state = format!("at-{hook}.sls");
+        failing.lock().unwrap().failing.insert(state.clone());
+        let mut drained = options();
+        drained["drain"] = json!({"timeout": 60});
+        let (code, said) = orchestrate(&life, upgrade(&life, &drained));
+        assert_eq!(code, 1, "{said}");
+        let named = format!("bootstrap-1: {state} (test.nop, custom.hooks.{hook})");
+        assert!(said.contains(&named), "{said}");
+        let new = format!("from-{NEXT}");
+        let changed = hosts.each_ref().map(|host| applied(host).contains(&new));
+        assert_eq!(changed, [changes_before, false], "{hook}");
+        // Without a drain, no hook runs.
+        let (code, said) = orchestrate(&life, upgrade(&life, &options()));
+        assert_eq!(code, 0, "{said}");
+        life.kill();
+    }
 }

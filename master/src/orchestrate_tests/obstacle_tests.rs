@@ -1,10 +1,12 @@
 //! Obstacles that appear while an upgrade runs: the turn of their host finds them.
 
+use std::sync::{Arc, Mutex};
+
 use halite_api::UpgradeSeverity;
 use halite_states::shipped::UPGRADE;
 use serde_json::{Value, json};
 
-use super::back_tests::{connected, fails};
+use super::back_tests::{change, connected, fails};
 use super::fixture::{applied, newest_run, orchestrate, request, resumed};
 use super::kubelet_findings_tests::with_kubelet;
 use super::outdated_minions_tests::{ANOTHER, OF_NEXT, OF_OLD, found, runs, with_minions};
@@ -15,34 +17,48 @@ fn has_next(minion: &ScriptedMinion) -> bool {
     applied(minion).contains(&format!("from-{NEXT}"))
 }
 
-type Change = fn(&Site, &Life, &ScriptedMinion);
+/// The site of an obstacle, and its worker with the packages on hold, by version.
+struct Scene<'a> {
+    site: &'a Site,
+    life: &'a Life,
+    worker: &'a ScriptedMinion,
+    held: &'a Mutex<Value>,
+}
+
+type Change = fn(&Scene<'_>);
 
 /// An obstacle: its message, its remedy, how it appears, and how it disappears.
 type Obstacle = (&'static str, &'static str, Change, Change);
 
-const OBSTACLES: [Obstacle; 3] = [
+const OBSTACLES: [Obstacle; 4] = [
     (
         "worker-1 runs a different halite-minion from the one in its bundle",
         "`ctl highstate worker-1` updates it",
-        |_, life, worker| runs(life, worker, ANOTHER),
-        |_, life, worker| runs(life, worker, OF_OLD),
+        |scene| runs(scene.life, scene.worker, ANOTHER),
+        |scene| runs(scene.life, scene.worker, OF_OLD),
+    ),
+    (
+        "on worker-1 packages are on hold: kubelet (1.36.3-1, to become 1.36.4-1); the run would stop there",
+        "on worker-1, run: apt-mark unhold kubelet",
+        |scene| *scene.held.lock().unwrap() = json!({"kubelet": "1.36.3-1"}),
+        |scene| *scene.held.lock().unwrap() = json!({}),
     ),
     (
         "the kubelet of worker-1 is v1.37.1, and its bundle has v1.36.3; it must not be newer than an API server (v1.36.3)",
         "`ctl highstate worker-1` installs the one of its bundle",
-        |site, _, _| site.api.put(with_kubelet("v1.37.1")),
-        |site, _, _| site.api.put(with_kubelet("v1.36.3")),
+        |scene| scene.site.api.put(with_kubelet("v1.37.1")),
+        |scene| scene.site.api.put(with_kubelet("v1.36.3")),
     ),
     (
         "default/bare (no controller) on worker-1 stops its drain",
         "delete the pod, or let a controller own it",
-        |site, _, _| {
-            site.api.put(json!({"apiVersion": "v1", "kind": "Pod",
+        |scene| {
+            scene.site.api.put(json!({"apiVersion": "v1", "kind": "Pod",
                     "metadata": {"name": "bare", "namespace": "default"},
                     "spec": {"nodeName": "worker-1"}, "status": {"phase": "Running"}}));
         },
-        |site, _, _| {
-            let mut objects = site.api.objects.lock().unwrap();
+        |scene| {
+            let mut objects = scene.site.api.objects.lock().unwrap();
             objects.retain(|reference, _| reference.name != "bare");
         },
     ),
@@ -54,16 +70,30 @@ fn an_obstacle_that_appears_after_the_plan_stops_the_run_before_its_host() {
     options["drain"] = json!({"delete_emptydir_data": true, "force": false, "timeout": 60});
     for (message, remedy, appears, disappears) in OBSTACLES {
         let site = with_minions();
+        let packages = "\"packages\":{\"kubelet\":\"1.36.4-1\"}";
+        change(&site, NEXT, "\"packages\":{}", packages);
         let life = site.live();
-        let (held, worker) = (Held::new(), ScriptedMinion::new("worker-1"));
+        let on_hold = Arc::new(Mutex::new(json!({})));
+        let reported = Arc::clone(&on_hold);
+        let worker = ScriptedMinion::new("worker-1").on(move |job| {
+            let held = &*reported.lock().unwrap();
+            (job.function == "halite.health").then(|| json!({"held": held}))
+        });
+        let held = Held::new();
         for host in [&held.minion, &worker] {
             life.connect(host);
             runs(&life, host, OF_OLD);
         }
+        let scene = Scene {
+            site: &site,
+            life: &life,
+            worker: &worker,
+            held: &on_hold,
+        };
         let events = life.backend.orchestrate("root", upgrade(&life, &options));
         drop(life.runtime.block_on(events).unwrap());
         held.wait();
-        appears(&site, &life, &worker);
+        appears(&scene);
         held.release();
         let (code, said) = resumed(&life, &newest_run(&life));
         assert_eq!(code, 1, "{said}");
@@ -77,7 +107,7 @@ fn an_obstacle_that_appears_after_the_plan_stops_the_run_before_its_host() {
         }
         assert_eq!(progress(&life).step.as_deref(), Some("workers-1-turn"));
         assert!(has_next(&held.minion) && !has_next(&worker), "{message}");
-        disappears(&site, &life, &worker);
+        disappears(&scene);
         let (code, said) = orchestrate(&life, upgrade(&life, &options));
         assert_eq!(code, 0, "{message}: {said}");
         assert!(has_next(&worker), "{message}");

@@ -1,6 +1,7 @@
 //! The upgrade of a cluster with the profile.
 
 use anyhow::{Context as _, Result, ensure};
+use halite_api::{RunOutcome, UpgradeCheck};
 use halite_lab::cluster::Cluster;
 use halite_lab::wait;
 use halite_upstream::versions::FULL;
@@ -11,6 +12,7 @@ use super::{
 };
 use crate::checks::nothing_to_do;
 use crate::cluster::PODS;
+use crate::ctl_answer;
 use crate::encrypted::{ENCRYPTED, SECRET, STORED, is_encrypted_with, stored};
 use crate::ha::{add_release, has_release, while_written};
 use crate::test::Counts;
@@ -38,7 +40,8 @@ pub(super) fn keeps_all(cluster: &Cluster) -> Result<Counts> {
     page::shows_ciphertext(host)?;
 
     let kubernetes = add_release(cluster, &FULL, VERSION, 1)?;
-    let upgrade = ["ctl", "upgrade", VERSION, "--yes"];
+    let plan = shown(cluster)?;
+    let upgrade = ["ctl", "upgrade", "--plan", plan.as_str(), "--yes"];
     let written = while_written(cluster, host, "hardened", || host.run(&upgrade).map(drop))?;
     println!("  {}", written.summary());
     cluster.wait_for_pods(PODS)?;
@@ -64,4 +67,17 @@ pub(super) fn keeps_all(cluster: &Cluster) -> Result<Counts> {
     refuses_privileged_pods(cluster, PROFILE)?;
     nothing_to_do(host)?;
     settled(cluster)
+}
+
+/// Shows the plan of the upgrade and returns its id. A request of `kubectl` for a deprecated API is
+/// one of its findings.
+fn shown(cluster: &Cluster) -> Result<String> {
+    cluster.kubectl(&["get", "endpoints", "--all-namespaces"])?;
+    let tested: RunOutcome = ctl_answer::of(&cluster.bootstrap, &["upgrade", VERSION, "--test"])?;
+    let plan = tested.plan.context("no plan")?;
+    let names_it = plan.findings.iter().any(|finding| {
+        finding.check == UpgradeCheck::DeprecatedApis && finding.message.contains(" endpoints ")
+    });
+    ensure!(names_it, "no finding about endpoints: {:?}", plan.findings);
+    Ok(plan.id)
 }

@@ -14,6 +14,9 @@ use crate::test::Counts;
 /// The name prefix of the servers that are made afterwards.
 const SERVERS: &str = "compromised";
 
+/// In what it says to a command that asks nothing.
+const BREAKS: &str = "all kubeconfigs are refused";
+
 /// The start of the names of checks that have findings here: a lab has neither a reader of its
 /// backups nor, at first, a backup.
 const OF_BACKUPS: &str = "backup";
@@ -21,7 +24,11 @@ const OF_BACKUPS: &str = "backup";
 pub(super) fn of_kubernetes(cluster: &Cluster) -> Result<Counts> {
     let host = &cluster.bootstrap;
     // Writes may fail, but those that were acknowledged exist.
-    let (_, notes) = under_writes(cluster, |host| page::COMPROMISED.run(host).map(drop))?;
+    let (_, notes) = under_writes(cluster, |host| {
+        let said = page::COMPROMISED.run(host)?;
+        ensure!(said.contains(BREAKS), "what breaks is not said: {said}");
+        Ok(())
+    })?;
     notes.print();
     old_is_refused(host)?;
     old_has_left(cluster)?;
