@@ -93,8 +93,8 @@ fn hosts_and_their_journals() {
             error: None,
         }),
         uses: None,
-        bundle: Some(text("0.1.0")),
-        bundles: Some(vec![text("0.1.0")]),
+        bundle: "0.1.0".parse().ok(),
+        bundles: Some(vec!["0.1.0".parse().unwrap()]),
     };
     check("node", &worker);
     let shown = printed::node(&worker);

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use halite_names::BundleVersion;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 
@@ -30,7 +31,7 @@ pub fn components() -> impl Iterator<Item = &'static str> {
 }
 
 /// The facts of a bundle.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BundleFacts {
     /// Directory on the bootstrap host; not in the manifest.
     #[serde(default = "default_path")]
@@ -40,7 +41,7 @@ pub struct BundleFacts {
     #[serde(default)]
     pub manifest: String,
     /// The bundle's own version.
-    pub version: String,
+    pub version: BundleVersion,
     /// Its Kubernetes, for example `v1.36.3`.
     pub kubernetes: String,
     /// Versions by component.
@@ -73,10 +74,10 @@ pub struct BundleFacts {
 }
 
 /// A bundle of a site.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SiteBundle {
     /// Its version.
-    pub version: String,
+    pub version: BundleVersion,
     /// Its Kubernetes, for example `v1.36.3`.
     pub kubernetes: String,
     /// Its directory on the bootstrap host.
@@ -95,6 +96,25 @@ fn default_path() -> String {
 }
 
 impl BundleFacts {
+    /// The facts of a bundle without content.
+    #[must_use]
+    pub fn new(version: BundleVersion, kubernetes: &str) -> Self {
+        Self {
+            path: default_path(),
+            manifest: String::new(),
+            version,
+            kubernetes: kubernetes.to_owned(),
+            components: BTreeMap::new(),
+            images: BTreeMap::new(),
+            packages: BTreeMap::new(),
+            rpms: BTreeMap::new(),
+            charts: BTreeMap::new(),
+            options: Allowed::default(),
+            programs: BTreeMap::new(),
+            site: Vec::new(),
+        }
+    }
+
     /// Reads the facts from the text of the `manifest.json` of a bundle in the directory `path`.
     ///
     /// # Errors
@@ -162,10 +182,7 @@ mod tests {
 
     #[test]
     fn versions_match_by_their_parts() {
-        let facts = BundleFacts {
-            kubernetes: "v1.36.3".into(),
-            ..BundleFacts::default()
-        };
+        let facts = BundleFacts::new("0.1.0".parse().unwrap(), "v1.36.3");
         for wanted in ["1.36", "v1.36", "1.36.3", "v1.36.3", "1"] {
             assert!(facts.satisfies(wanted), "{wanted}");
         }
@@ -177,16 +194,14 @@ mod tests {
     #[test]
     fn a_bundle_is_among_those_of_its_site_once() {
         let bundle = |version: &str, kubernetes: &str| SiteBundle {
-            version: version.into(),
+            version: version.parse().unwrap(),
             kubernetes: kubernetes.into(),
             path: format!("/b/{version}"),
             manifest: String::new(),
         };
         let mut facts = BundleFacts {
-            version: "0.2.0".into(),
-            kubernetes: "v1.36.3".into(),
             path: "/b/0.2.0".into(),
-            ..BundleFacts::default()
+            ..BundleFacts::new("0.2.0".parse().unwrap(), "v1.36.3")
         };
         assert_eq!(facts.on_site(), [bundle("0.2.0", "v1.36.3")]);
         facts.site = vec![
@@ -194,7 +209,7 @@ mod tests {
             bundle("0.2.0", "v1.36.3"),
             bundle("0.1.0", "v1.35.4"),
         ];
-        let versions: Vec<String> = facts
+        let versions: Vec<BundleVersion> = facts
             .on_site()
             .into_iter()
             .map(|bundle| bundle.version)

@@ -154,7 +154,7 @@ impl Site {
             let kubernetes = held.manifest.as_ref().ok()?.kubernetes.clone();
             let path = held.path.display().to_string();
             Some(SiteBundle {
-                version: held.version.to_string(),
+                version: held.version.clone(),
                 kubernetes,
                 path,
                 manifest: held.digest()?,

@@ -1,5 +1,6 @@
 //! Jobs: one function on a set of minions.
 
+use halite_names::BundleVersion;
 use halite_proto::ids::{JobId, MinionId};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -82,7 +83,8 @@ pub struct Job {
     /// The version of the bundle from which its states were compiled. Absent if it applies no
     /// states.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub bundle: Option<String>,
+    #[schemars(with = "Option<String>")]
+    pub bundle: Option<BundleVersion>,
     /// The reason why arguments and returns are not shown. Absent if they are.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub withheld: Option<String>,

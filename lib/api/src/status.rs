@@ -70,7 +70,8 @@ document!(ClusterStatus);
 #[serde(rename_all = "camelCase")]
 pub struct BundleInUse {
     /// Its version.
-    pub version: String,
+    #[schemars(with = "String")]
+    pub version: BundleVersion,
     /// Its Kubernetes, for example `v1.36.3`.
     pub kubernetes: String,
     /// Its directory on the master's host.
@@ -84,7 +85,8 @@ pub struct BundleInUse {
 #[serde(rename_all = "camelCase")]
 pub struct BundleOfSite {
     /// Its version.
-    pub version: String,
+    #[schemars(with = "String")]
+    pub version: BundleVersion,
     /// Its Kubernetes, for example `v1.36.3`.
     pub kubernetes: String,
     /// Its directory on the master's host.
@@ -185,10 +187,12 @@ pub struct NodeStatus {
     pub uses: Option<BundleVersion>,
     /// The bundle of its last successful highstate. Absent if there was none.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub bundle: Option<String>,
+    #[schemars(with = "Option<String>")]
+    pub bundle: Option<BundleVersion>,
     /// All bundles from which it may have content. Absent if they are unknown.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub bundles: Option<Vec<String>>,
+    #[schemars(with = "Option<Vec<String>>")]
+    pub bundles: Option<Vec<BundleVersion>>,
 }
 
 document!(NodeStatus);

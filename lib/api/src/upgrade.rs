@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use halite_names::BundleVersion;
 use halite_proto::ids::JobId;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -13,11 +14,12 @@ use crate::word::words;
 
 /// The plan of an upgrade: the bundle, the order, and the findings against it. `ctl upgrade` reads
 /// it, and `ctl upgrade --test` prints it with the changes on each host.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct UpgradePlan {
     /// The version of the next bundle.
-    pub bundle: String,
+    #[schemars(with = "String")]
+    pub bundle: BundleVersion,
     /// Its Kubernetes.
     pub kubernetes: String,
     /// The bundle in use.
@@ -180,6 +182,7 @@ pub struct UpgradeStatus {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<String>")]
     pub run: Option<JobId>,
+    // Text, because an operator can start the run with any pillar.
     /// The version of the bundle. Absent if there was no upgrade.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub bundle: Option<String>,
@@ -325,11 +328,12 @@ fn given<const N: usize>(values: [(&str, Value); N]) -> Value {
 }
 
 /// A bundle and its Kubernetes.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct BundleRelease {
     /// The version of the bundle.
-    pub bundle: String,
+    #[schemars(with = "String")]
+    pub bundle: BundleVersion,
     /// Its Kubernetes.
     pub kubernetes: String,
 }

@@ -110,7 +110,7 @@ fn without_returns(job: &halite_store::Job) -> Job {
         status: job.status.as_str().into(),
         retcode: job.retcode,
         finished: job.finished.map(Time::from_millis),
-        bundle: job.bundle.as_ref().map(ToString::to_string),
+        bundle: job.bundle.clone(),
         withheld: None,
         returns: None,
     }

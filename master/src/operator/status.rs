@@ -16,7 +16,7 @@ use halite_core::refusal::Refusal;
 use halite_errors::chain;
 use halite_fleet::jobs::Jobs;
 use halite_host_reports::health::HostHealth;
-use halite_names::NodeName;
+use halite_names::{BundleVersion, NodeName};
 use halite_pillar::bundle_facts::BundleFacts;
 use halite_pillar::validate::warnings;
 use halite_proto::ids::MinionId;
@@ -208,11 +208,8 @@ pub async fn inspect(app: &App, jobs: &Jobs) -> Result<Inspection, Refusal> {
             kubernetes: seen.and_then(|seen| seen.nodes.get(name).cloned()),
             highstate: highstates.get(name).cloned(),
             uses: uses.cloned(),
-            bundle: bundles.last.get(name).map(|bundle| (*bundle).to_owned()),
-            bundles: bundles
-                .all
-                .get(name)
-                .map(|all| all.iter().map(|one| (*one).to_owned()).collect()),
+            bundle: bundles.last.get(name).cloned(),
+            bundles: bundles.all.get(name).cloned(),
         }
     };
     let run = |run: Run| RecentRun {
@@ -257,7 +254,7 @@ fn bundle(facts: &BundleFacts) -> BundleInUse {
         manifest: held.manifest,
     });
     BundleInUse {
-        version: facts.version.to_string(),
+        version: facts.version.clone(),
         kubernetes: facts.kubernetes.clone(),
         path: facts.path.clone(),
         site: site.collect(),
@@ -372,19 +369,19 @@ async fn last_highstates(app: &App) -> Result<BTreeMap<MinionId, LastHighstate>,
 struct Bundles<'a> {
     /// The bundle of each minion's last successful highstate: the host has its packages, images and
     /// addresses.
-    last: BTreeMap<&'a str, &'a str>,
+    last: BTreeMap<&'a str, BundleVersion>,
     /// All bundles from which a minion may have files: that one, and the ones of later jobs.
-    all: BTreeMap<&'a str, Vec<&'a str>>,
+    all: BTreeMap<&'a str, Vec<BundleVersion>>,
 }
 
 impl<'a> Bundles<'a> {
     fn from_records(known: &'a [MinionBundle]) -> Self {
-        let mut all: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
+        let mut all: BTreeMap<&str, Vec<BundleVersion>> = BTreeMap::new();
         let mut last: BTreeMap<&str, &MinionBundle> = BTreeMap::new();
         for one in known {
             all.entry(one.minion.as_str())
                 .or_default()
-                .push(&one.bundle);
+                .push(one.bundle.clone());
             // Job ids grow with time.
             let before = last
                 .get(one.minion.as_str())
@@ -395,7 +392,7 @@ impl<'a> Bundles<'a> {
         }
         let last = last
             .into_iter()
-            .map(|(minion, one)| (minion, one.bundle.as_str()))
+            .map(|(minion, one)| (minion, one.bundle.clone()))
             .collect();
         Self { last, all }
     }
@@ -403,16 +400,15 @@ impl<'a> Bundles<'a> {
     /// The problems of hosts whose last highstate used another bundle than their present one, and
     /// of an upgrade that has not ended; `returns` after a return that has stopped.
     fn behind(&self, names: &BTreeSet<&str>, snapshot: &Snapshot, returns: bool) -> Vec<String> {
-        let Ok(in_use) = snapshot.bundle().map(|bundle| bundle.version.as_str()) else {
+        let Ok(in_use) = snapshot.bundle().map(|bundle| &bundle.version) else {
             return Vec::new();
         };
         let declaration = snapshot.declaration();
-        let mut stale: BTreeMap<(&str, &str), Vec<&str>> = BTreeMap::new();
-        let mut apart: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
+        let mut stale: BTreeMap<(&BundleVersion, &BundleVersion), Vec<&str>> = BTreeMap::new();
+        let mut apart: BTreeMap<&BundleVersion, Vec<&str>> = BTreeMap::new();
         for name in names {
-            let own = declaration.bundle_for(name);
-            let uses = own.map_or(in_use, |own| own.as_str());
-            if let Some(&last) = self.last.get(name).filter(|last| **last != uses) {
+            let uses = declaration.bundle_for(name).unwrap_or(in_use);
+            if let Some(last) = self.last.get(name).filter(|last| *last != uses) {
                 stale.entry((last, uses)).or_default().push(name);
             }
             if uses != in_use {

@@ -1,5 +1,6 @@
 //! The records of the store, as plain data with one type for each table.
 
+use halite_names::BundleVersion;
 use halite_proto::ids::{JobId, MinionId};
 use halite_proto::role::Role;
 
@@ -264,7 +265,7 @@ pub struct Job {
     /// Time of its end.
     pub finished: Option<Millis>,
     /// The version of the bundle that it was made from; `None` if it needs none.
-    pub bundle: Option<String>,
+    pub bundle: Option<BundleVersion>,
 }
 
 /// A bundle of which a minion may have something: packages, images, addresses to fetch from.
@@ -273,7 +274,7 @@ pub struct MinionBundle {
     /// The minion.
     pub minion: MinionId,
     /// The bundle's version.
-    pub bundle: String,
+    pub bundle: BundleVersion,
     /// The last job for the minion that was made from the bundle, except test runs.
     pub job_id: JobId,
     /// The last highstate from the bundle that succeeded on the minion.
@@ -304,7 +305,7 @@ pub struct JobRow {
     /// Time of the return or of the timeout.
     pub ended: Option<Millis>,
     /// The version of the bundle that it was compiled from; `None` for the job's bundle.
-    pub bundle: Option<String>,
+    pub bundle: Option<BundleVersion>,
 }
 
 impl JobRow {

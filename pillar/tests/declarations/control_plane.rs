@@ -60,7 +60,7 @@ fn the_taint_of_a_control_plane_follows_the_workers_where_that_is_declared_and_n
         let declaration = load(&texts, &Context::default()).unwrap();
         let view = view(
             &declaration,
-            &BundleFacts::default(),
+            &BundleFacts::new("0.1.0".parse().unwrap(), "v1.36.3"),
             &Pki::default(),
             "cp-1",
         )

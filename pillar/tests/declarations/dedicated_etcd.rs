@@ -63,9 +63,7 @@ fn declaration(section: &str) -> Declaration {
 fn seen(declaration: &Declaration, name: &str) -> Value {
     let bundle = BundleFacts {
         path: "/media/halite".into(),
-        version: "0.1.0".into(),
-        kubernetes: "v1.36.3".into(),
-        ..BundleFacts::default()
+        ..BundleFacts::new("0.1.0".parse().unwrap(), "v1.36.3")
     };
     view(declaration, &bundle, &Pki::default(), name).unwrap()["halite"].take()
 }

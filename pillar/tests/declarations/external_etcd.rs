@@ -33,9 +33,7 @@ fn text(file: &str, text: impl Into<String>) -> Text {
 fn bundle() -> BundleFacts {
     BundleFacts {
         path: "/media/halite".into(),
-        version: "0.1.0".into(),
-        kubernetes: "v1.36.3".into(),
-        ..BundleFacts::default()
+        ..BundleFacts::new("0.1.0".parse().unwrap(), "v1.36.3")
     }
 }
 

@@ -131,9 +131,7 @@ fn a_recorded_host_has_the_master_and_the_first_one_becomes_a_standby() {
 fn each_host_sees_its_part_and_the_masters_address_first() {
     let bundle = BundleFacts {
         path: "/b".into(),
-        version: "0.1.0".into(),
-        kubernetes: "v1.36.3".into(),
-        ..BundleFacts::default()
+        ..BundleFacts::new("0.1.0".parse().unwrap(), "v1.36.3")
     };
     let declaration =
         declaration("resolved: {kubernetes: v1.36.3, bundle: '0.1.0', master: cp-3}\n");
@@ -169,9 +167,7 @@ fn each_host_sees_its_part_and_the_masters_address_first() {
 fn metrics_for_pods_are_for_nodes_too() {
     let bundle = BundleFacts {
         path: "/b".into(),
-        version: "0.1.0".into(),
-        kubernetes: "v1.36.3".into(),
-        ..BundleFacts::default()
+        ..BundleFacts::new("0.1.0".parse().unwrap(), "v1.36.3")
     };
     for (from, allowed, from_pods) in [
         (json!(["10.9.0.0/24"]), json!(["10.9.0.0/24"]), false),

@@ -57,7 +57,7 @@ fn declaration() -> Declaration {
 fn seen(name: &str) -> Value {
     view(
         &declaration(),
-        &BundleFacts::default(),
+        &BundleFacts::new("0.1.0".parse().unwrap(), "v1.36.3"),
         &Pki::default(),
         name,
     )

@@ -70,10 +70,8 @@ fn declaration() -> Declaration {
 fn bundle() -> BundleFacts {
     BundleFacts {
         path: "/media/halite".into(),
-        version: "0.1.0".into(),
-        kubernetes: "v1.36.3".into(),
         manifest: "ab".into(),
-        ..BundleFacts::default()
+        ..BundleFacts::new("0.1.0".parse().unwrap(), "v1.36.3")
     }
 }
 

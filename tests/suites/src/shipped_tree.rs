@@ -17,17 +17,16 @@ use halite_states::tree::DirTree;
 use serde_json::Value;
 
 /// A bundle with every component at one version.
-pub(crate) fn bundle() -> BundleFacts {
+pub(crate) fn bundle() -> Result<BundleFacts> {
     let program = |name: &str| (name.to_owned(), "0".repeat(64));
-    BundleFacts {
+    Ok(BundleFacts {
         path: "/media/halite".to_owned(),
-        kubernetes: "v1.36.3".to_owned(),
         images: images(),
         programs: ["ctl", "halite-master", "halite-minion"]
             .map(program)
             .into(),
-        ..BundleFacts::default()
-    }
+        ..BundleFacts::new("0.1.0".parse()?, "v1.36.3")
+    })
 }
 
 /// An image of each component that every bundle has.

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use halite_api::{KeyState, NodeStatus};
+use halite_names::BundleVersion;
 
 use crate::cli::Global;
 use crate::client;
@@ -11,9 +12,9 @@ use crate::client;
 #[derive(Debug, Default)]
 pub struct Hosts {
     /// The bundle of the last successful highstate of each host.
-    last: BTreeMap<String, String>,
+    last: BTreeMap<String, BundleVersion>,
     /// All bundles from which each host may have content: later highstates may have failed halfway.
-    any: BTreeMap<String, Vec<String>>,
+    any: BTreeMap<String, Vec<BundleVersion>>,
     /// Accepted hosts whose bundles the master does not know.
     unknown: Vec<String>,
 }
@@ -46,7 +47,7 @@ pub fn from_nodes(nodes: Vec<NodeStatus>) -> Hosts {
 
 impl Hosts {
     /// The hosts whose last successful highstate used a bundle.
-    pub fn with(&self, version: &str) -> Vec<&str> {
+    pub fn with(&self, version: &BundleVersion) -> Vec<&str> {
         self.last
             .iter()
             .filter(|(_, bundle)| *bundle == version)
@@ -55,11 +56,8 @@ impl Hosts {
     }
 
     /// The reason not to remove a bundle; `None` if it may be removed.
-    pub fn need(&self, version: &str) -> Option<String> {
-        let users = self
-            .any
-            .iter()
-            .filter(|(_, any)| any.iter().any(|bundle| bundle == version));
+    pub fn need(&self, version: &BundleVersion) -> Option<String> {
+        let users = self.any.iter().filter(|(_, any)| any.contains(version));
         let users: Vec<&str> = users.map(|(name, _)| name.as_str()).collect();
         let what = match (users.is_empty(), self.unknown.is_empty()) {
             (false, _) => format!(

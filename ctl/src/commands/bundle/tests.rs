@@ -32,8 +32,8 @@ fn host(name: &str, bundle: Option<&str>, bundles: Option<&[&str]>) -> NodeStatu
         name: name.to_owned(),
         key: Some(KeyState::Accepted),
         connected: true,
-        bundle: bundle.map(str::to_owned),
-        bundles: bundles.map(|all| all.iter().map(|one| (*one).to_owned()).collect()),
+        bundle: bundle.map(version),
+        bundles: bundles.map(|all| all.iter().map(|one| version(one)).collect()),
         ..NodeStatus::default()
     }
 }

@@ -267,6 +267,8 @@ fn with_options(command: CommandLine, args: &RunOptions) -> CommandLine {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeMap;
+
     use serde_json::json;
 
     use super::*;
@@ -274,14 +276,26 @@ mod tests {
 
     pub(super) fn plan(hosts: &[&str]) -> UpgradePlan {
         UpgradePlan {
-            bundle: "1.1".to_owned(),
+            bundle: "1.1".parse().unwrap(),
             kubernetes: "v1.36.4".to_owned(),
             before: halite_api::BundleRelease {
-                bundle: "1.0".to_owned(),
+                bundle: "1.0".parse().unwrap(),
                 kubernetes: "v1.36.3".to_owned(),
             },
             hosts: hosts.iter().map(|host| (*host).to_owned()).collect(),
-            ..UpgradePlan::default()
+            back: false,
+            begun: Vec::new(),
+            id: String::new(),
+            planned_by: String::new(),
+            turns: Vec::new(),
+            estimate: None,
+            steps: 0,
+            unknown_steps: 0,
+            findings: Vec::new(),
+            run: None,
+            states: BTreeMap::new(),
+            options: UpgradeOptions::default(),
+            changed: Vec::new(),
         }
     }
 

@@ -130,7 +130,7 @@ fn tree(directory: &Path, manifest: &Manifest) -> Result<MemoryTree, halite_mani
 fn on_site(held: &InstalledBundle) -> Option<SiteBundle> {
     let manifest = held.manifest.as_ref().ok()?;
     Some(SiteBundle {
-        version: held.version.to_string(),
+        version: held.version.clone(),
         kubernetes: manifest.kubernetes.clone(),
         path: held.path.display().to_string(),
         manifest: held.digest()?,

@@ -109,7 +109,7 @@ impl Jobs {
                     None => snapshot.bundle()?.version.clone(),
                     Some(bundle) => {
                         let allowed = self.declarations.allowed(&snapshot, bundle, new.direction);
-                        allowed.await?.bundle.into()
+                        allowed.await?.bundle
                     }
                 };
                 (

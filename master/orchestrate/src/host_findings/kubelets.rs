@@ -26,7 +26,7 @@ pub fn findings(
     let site = against.snapshot.bundle()?.on_site();
     let given = site.iter().filter(|held| {
         let mut given = against.given.iter();
-        given.any(|bundle| bundle.as_str() == held.version)
+        given.any(|bundle| *bundle == held.version)
     });
     let given: BTreeSet<&str> = given.map(|held| held.kubernetes.as_str()).collect();
     let servers = declaration.nodes.iter();

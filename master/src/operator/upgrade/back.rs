@@ -56,7 +56,7 @@ pub(super) async fn find(app: &App, jobs: &Jobs, snapshot: &Snapshot) -> Result<
     };
     let site = snapshot.bundle()?.on_site();
     let kubernetes = |version: &BundleVersion| {
-        let held = site.iter().find(|held| held.version == version.as_str());
+        let held = site.iter().find(|held| held.version == *version);
         held.map(|held| held.kubernetes.clone())
     };
     let open = records.open(&to);
@@ -117,7 +117,7 @@ pub(super) async fn find(app: &App, jobs: &Jobs, snapshot: &Snapshot) -> Result<
     }
     Ok(WayBack {
         from: BundleRelease {
-            bundle: from.to_string(),
+            bundle: from,
             kubernetes: has,
         },
         to,

@@ -17,9 +17,8 @@ use halite_api::{BundleRelease, UpgradeOptions, UpgradePlan};
 use halite_core::app::App;
 use halite_core::declared::{Direction, Snapshot};
 use halite_core::refusal::Refusal;
-use halite_errors::chain;
 use halite_fleet::jobs::Jobs;
-use halite_names::{BundleVersion, BundleVersionError, NodeName};
+use halite_names::{BundleVersion, NodeName};
 use halite_orchestrate::host_findings::Against;
 use halite_orchestrate::host_parts::{OWN_VERSION, host_parts};
 use halite_orchestrate::upgrade_records::Records;
@@ -58,7 +57,7 @@ pub(super) async fn document(
         Direction::Forward,
     );
     let before = BundleRelease {
-        bundle: in_use.version.to_string(),
+        bundle: in_use.version.clone(),
         kubernetes: in_use.kubernetes.clone(),
     };
     let change = Change {
@@ -172,7 +171,7 @@ async fn planned(
     };
     let identity = json!([bundle.as_str(), over, parts.states]);
     Ok(UpgradePlan {
-        bundle: release.bundle.to_string(),
+        bundle: release.bundle.clone(),
         kubernetes: release.kubernetes.clone(),
         before,
         hosts,
@@ -222,10 +221,7 @@ fn find(site: &[SiteBundle], wanted: &str) -> Result<BundleVersion, Refusal> {
         all.iter().map(one).collect::<Vec<_>>().join(", ")
     };
     match found.as_slice() {
-        [one] => {
-            let version = one.version.parse();
-            version.map_err(|error: BundleVersionError| Refusal::invalid(chain(&error)))
-        }
+        [one] => Ok(one.version.clone()),
         [] => Err(Refusal::not_found(format!(
             "this site has no bundle {wanted}, and none with that Kubernetes; it has {}: `ctl bundle add` adds another one",
             named(&site.iter().collect::<Vec<_>>())

@@ -11,9 +11,10 @@ use super::*;
 #[test]
 fn a_bundle_is_named_by_its_version_or_its_kubernetes() {
     let held = |version: &str, kubernetes: &str| SiteBundle {
-        version: version.to_owned(),
+        version: version.parse().unwrap(),
         kubernetes: kubernetes.to_owned(),
-        ..SiteBundle::default()
+        path: String::new(),
+        manifest: String::new(),
     };
     let site = [
         held("1.0", "v1.36.3"),

@@ -412,7 +412,7 @@ async fn old_jobs_go_and_what_is_open_stays() {
 async fn of_which_bundles_a_minion_has_something_outlives_its_jobs() {
     let (store, _directory) = &fresh().await;
     let made = async |number: u64, function: &str, bundle: &str, test: bool| {
-        let (function, bundle) = (function.to_owned(), Some(bundle.to_owned()));
+        let (function, bundle) = (function.to_owned(), bundle.parse().ok());
         let job = Job {
             function,
             bundle,

@@ -134,7 +134,7 @@ impl Store {
         .bind(job.status.as_str())
         .bind(job.retcode)
         .bind(job.finished)
-        .bind(&job.bundle)
+        .bind(job.bundle.as_deref())
         .bind(json(&job.order)?)
         .bind(job.steady_deadline.as_ref().map(|known| &known.boot))
         .bind(job.steady_deadline.as_ref().map(|known| known.millis))
@@ -154,7 +154,7 @@ impl Store {
             .bind(row.sent)
             .bind(row.started)
             .bind(row.ended)
-            .bind(&row.bundle)
+            .bind(row.bundle.as_deref())
             .execute(&mut *write)
             .await?;
             if let Some(low_json) = &row.low_json {
@@ -172,7 +172,7 @@ impl Store {
                      ON CONFLICT (minion, bundle) DO UPDATE SET jid = max(jid, excluded.jid)",
                 )
                 .bind(row.minion.as_str())
-                .bind(bundle)
+                .bind(bundle.as_str())
                 .bind(job.job_id.as_str())
                 .execute(&mut *write)
                 .await?;

@@ -157,7 +157,7 @@ impl FromRow<'_, SqliteRow> for Job {
             status: word(row, "status", JobStatus::parse)?,
             retcode: row.try_get("retcode")?,
             finished: row.try_get("finished")?,
-            bundle: row.try_get("bundle")?,
+            bundle: optional_id(row, "bundle")?,
         })
     }
 }
@@ -173,7 +173,7 @@ impl FromRow<'_, SqliteRow> for MinionBundle {
     fn from_row(row: &SqliteRow) -> Result<Self, Error> {
         Ok(Self {
             minion: id(row, "minion")?,
-            bundle: row.try_get("bundle")?,
+            bundle: id(row, "bundle")?,
             job_id: id(row, "jid")?,
             highstate: optional_id(row, "highstate")?,
         })
@@ -193,7 +193,7 @@ impl FromRow<'_, SqliteRow> for JobRow {
             sent: row.try_get("sent")?,
             started: row.try_get("started")?,
             ended: row.try_get("ended")?,
-            bundle: row.try_get("bundle")?,
+            bundle: optional_id(row, "bundle")?,
         })
     }
 }

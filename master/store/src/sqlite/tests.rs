@@ -87,7 +87,7 @@ async fn a_store_of_an_earlier_version_says_of_which_bundles_minions_have_someth
     let store = Store::open(&path).await.unwrap();
     let known = |bundle: &str, number: u64, good: bool| MinionBundle {
         minion: minion("a"),
-        bundle: bundle.to_owned(),
+        bundle: bundle.parse().unwrap(),
         job_id: job_id(number),
         highstate: good.then(|| job_id(number)),
     };

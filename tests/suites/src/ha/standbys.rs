@@ -106,7 +106,7 @@ pub(super) fn stands_by(host: &Host) -> Result<()> {
 /// The version of the bundle in use, according to the master of a host.
 fn bundle_in_use(master: &Host) -> Result<String> {
     let (_, status): (_, ClusterStatus) = in_any_case(master, &["status"])?;
-    Ok(status.bundle.context("no bundle")?.version)
+    Ok(status.bundle.context("no bundle")?.version.into())
 }
 
 /// Acknowledged data: an operator, a job, and the keys.

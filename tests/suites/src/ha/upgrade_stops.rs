@@ -196,7 +196,7 @@ pub(super) fn has_ended(
 /// The version of the bundle in use.
 pub(super) fn in_use(first: &Host) -> Result<String> {
     let (_, status): (_, ClusterStatus) = in_any_case(first, &["status"])?;
-    Ok(status.bundle.context("no bundle")?.version)
+    Ok(status.bundle.context("no bundle")?.version.into())
 }
 
 /// The image in the pod of a component on a host, and whether it is ready.

@@ -13,7 +13,7 @@ use crate::shipped_tree;
 /// pillar. They are read from the tree: a new step is a boundary at once.
 pub(crate) fn of(sls: &str, pillar: &Value, layout: &Layout) -> Result<Vec<String>> {
     let declaration = shipped_tree::declaration(CLUSTER, layout)?;
-    let bundle = shipped_tree::bundle();
+    let bundle = shipped_tree::bundle()?;
     let grains = json!({"id": MASTER});
     let wanted = [sls.to_owned()];
     let compiled = shipped_tree::compile(

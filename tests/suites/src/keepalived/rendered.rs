@@ -37,7 +37,7 @@ struct FileArguments {
 /// The files of a host.
 pub(super) fn files(member: &LayoutHost) -> Result<Vec<File>> {
     let declaration = shipped_tree::declaration(CLUSTER, &HA)?;
-    let bundle = shipped_tree::bundle();
+    let bundle = shipped_tree::bundle()?;
     let address = member.network.address(member.number);
     let grains = json!({
         "id": member.name, "os_family": "Debian", "os": "Debian", "nodename": member.name,

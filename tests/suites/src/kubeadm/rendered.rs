@@ -229,7 +229,7 @@ mod tests {
             let declaration = declaration(input.document).unwrap();
             let bundle = BundleFacts {
                 kubernetes: input.release.kubernetes.to_owned(),
-                ..shipped_tree::bundle()
+                ..shipped_tree::bundle().unwrap()
             };
             let picture = picture(
                 &declaration,

@@ -133,10 +133,9 @@ mod tests {
 
     fn facts(etcd: &str, master: &str) -> BundleFacts {
         BundleFacts {
-            version: "1.0".to_owned(),
             components: [(ETCD.to_owned(), etcd.to_owned())].into(),
             programs: [(MASTER_PROGRAM.to_owned(), master.to_owned())].into(),
-            ..BundleFacts::default()
+            ..BundleFacts::new("1.0".parse().unwrap(), "v1.36.3")
         }
     }
 
@@ -156,9 +155,7 @@ mod tests {
         let of = |from, to| of_the_master(&facts("", from), &facts("", to));
         assert_eq!(of("a", "a"), None);
         assert!(of("b", "a").unwrap().contains("another halite-master"));
-        assert_eq!(
-            of_the_master(&BundleFacts::default(), &facts("", "a")),
-            None
-        );
+        let none = BundleFacts::new("1.0".parse().unwrap(), "v1.36.3");
+        assert_eq!(of_the_master(&none, &facts("", "a")), None);
     }
 }
