@@ -73,7 +73,7 @@ pub fn state() -> StateReturn {
 #[test]
 fn hosts_and_their_journals() {
     let worker = NodeStatus {
-        name: text("worker-1"),
+        name: "worker-1".parse().unwrap(),
         declared: true,
         roles: vec![text("worker")],
         address: Some(text("10.10.1.12")),

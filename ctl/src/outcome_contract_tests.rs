@@ -120,7 +120,7 @@ fn lists_of_bundles_and_backups() {
             kubernetes: Some(text("v1.36.3")),
             built: Some(text("2027-01-15T08:00:00Z")),
             size: Some(800_000_000),
-            hosts: Some(vec![text("cp-1"), text("worker-1")]),
+            hosts: Some(vec!["cp-1".parse().unwrap(), "worker-1".parse().unwrap()]),
             in_use: true,
             used_by: Vec::new(),
             path: text("/var/lib/halite/bundles/0.2.0"),

@@ -63,7 +63,7 @@ pub fn overview(status: &ClusterStatus, paint: &Paint) -> String {
 pub fn node_table(nodes: &[NodeStatus]) -> String {
     let row = |node: &NodeStatus| {
         vec![
-            node.name.clone(),
+            node.name.to_string(),
             list(&node.roles),
             or_dash(node.address.as_ref()),
             minion(node),

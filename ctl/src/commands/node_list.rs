@@ -45,7 +45,7 @@ fn find<'a>(nodes: &'a [NodeStatus], name: &str) -> anyhow::Result<&'a NodeStatu
 pub fn one(node: &NodeStatus) -> String {
     let highstate = node.highstate.as_ref();
     table::fields(&[
-        ("node", node.name.clone()),
+        ("node", node.name.to_string()),
         ("declared", yes_no(node.declared)),
         ("roles", listed(&node.roles)),
         ("address", or_dash(node.address.as_ref())),
@@ -73,16 +73,28 @@ pub fn one(node: &NodeStatus) -> String {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use halite_api::{HighstateResult, KeyState, KubernetesNode, LastHighstate};
     use halite_proto::ids::JobId;
 
     use super::*;
 
-    fn node(name: &str) -> NodeStatus {
+    /// A host about which nothing is known.
+    pub(in crate::commands) fn node(name: &str) -> NodeStatus {
         NodeStatus {
-            name: name.to_owned(),
-            ..NodeStatus::default()
+            name: name.parse().unwrap(),
+            declared: false,
+            roles: Vec::new(),
+            address: None,
+            key: None,
+            connected: false,
+            version: None,
+            last_seen: None,
+            kubernetes: None,
+            highstate: None,
+            uses: None,
+            bundle: None,
+            bundles: None,
         }
     }
 

@@ -150,7 +150,8 @@ async fn join_over_ssh(
             "" => node.name.clone(),
             address => address.to_owned(),
         },
-        is_connected: (present.iter()).any(|host| host.name == node.name && host.connected),
+        is_connected: (present.iter())
+            .any(|host| host.name == node.name.as_str() && host.connected),
     });
     let hosts: Vec<SshHost> = hosts.collect();
     let declare = async |reached: &BTreeSet<&str>, screen: &mut Screen| {

@@ -173,7 +173,7 @@ fn missing(nodes: &[NodeStatus], before: Option<&str>) -> Vec<String> {
         let is_before = before.is_some() && node.address.as_deref() == before;
         node.key == Some(KeyState::Accepted) && !node.connected && !is_before
     });
-    nodes.map(|node| node.name.clone()).collect()
+    nodes.map(|node| node.name.to_string()).collect()
 }
 
 async fn wait_for_master(own: &Global, screen: &mut Screen) -> anyhow::Result<()> {
@@ -391,6 +391,7 @@ mod tests {
     use halite_pillar::role::{BOOTSTRAP_ROLES, Role};
 
     use super::*;
+    use crate::commands::node_list::tests::node;
 
     const CLUSTER: &str = "apiVersion: halite/v1\nkind: Cluster\nmetadata: {name: prod}\n\
         networks:\n  controlPlane: {cidrs: [10.0.0.0/24]}\nkubernetes: {version: \"1.36\"}\n";
@@ -440,18 +441,17 @@ mod tests {
         std::fs::write(directory.path().join(STANDBY_OF), mark).unwrap();
         let before = first(directory.path());
         assert_eq!(before.as_deref(), Some("10.0.0.11"));
-        let node = |name: &str, last: u8, is_enrolled: bool, connected: bool| NodeStatus {
-            name: name.to_owned(),
+        let host = |name: &str, last: u8, is_enrolled: bool, connected: bool| NodeStatus {
             address: Some(format!("10.0.0.{last}")),
             key: is_enrolled.then_some(KeyState::Accepted),
             connected,
-            ..NodeStatus::default()
+            ..node(name)
         };
         let nodes = [
-            node("cp-1", 11, true, false),
-            node("cp-2", 12, true, true),
-            node("cp-3", 13, true, false),
-            node("new", 14, false, false),
+            host("cp-1", 11, true, false),
+            host("cp-2", 12, true, true),
+            host("cp-3", 13, true, false),
+            host("new", 14, false, false),
         ];
         assert_eq!(missing(&nodes, before.as_deref()), ["cp-3"]);
         assert_eq!(missing(&nodes, None), ["cp-1", "cp-3"]);

@@ -1,6 +1,7 @@
 //! Documents that `ctl` makes from files on its host.
 
 use halite_names::BundleVersion;
+use halite_proto::ids::MinionId;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -34,7 +35,8 @@ pub struct BundleOnSite {
     pub size: Option<u64>,
     /// The hosts whose last successful highstate used it. Absent if no master answers.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub hosts: Option<Vec<String>>,
+    #[schemars(with = "Option<Vec<String>>")]
+    pub hosts: Option<Vec<MinionId>>,
     /// `true` if the cluster uses it.
     pub in_use: bool,
     /// The hosts whose documents name it, during an upgrade; left out if there are none.

@@ -128,7 +128,8 @@ pub struct VirtualAddress {
     /// The address.
     pub address: String,
     /// The hosts that hold it, among those whose minions answered.
-    pub holders: Vec<String>,
+    #[schemars(with = "Vec<String>")]
+    pub holders: Vec<MinionId>,
 }
 
 /// The cluster's DNS.
@@ -152,11 +153,12 @@ pub struct NodeList {
 document!(NodeList);
 
 /// The state of a host (`ctl node show`).
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct NodeStatus {
     /// Its name.
-    pub name: String,
+    #[schemars(with = "String")]
+    pub name: MinionId,
     /// `true` if it has a node document.
     pub declared: bool,
     /// Its declared roles; empty if it is not declared.

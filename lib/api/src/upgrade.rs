@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use halite_names::BundleVersion;
-use halite_proto::ids::JobId;
+use halite_proto::ids::{JobId, MinionId};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
@@ -25,7 +25,8 @@ pub struct UpgradePlan {
     /// The bundle in use.
     pub before: BundleRelease,
     /// The hosts that do not have the next bundle. In a return, also those of `begun`.
-    pub hosts: Vec<String>,
+    #[schemars(with = "Vec<String>")]
+    pub hosts: Vec<MinionId>,
     /// The next bundle is the previous one, to which the hosts of an upgrade return (`ctl upgrade
     /// back`).
     #[serde(default)]
@@ -33,7 +34,8 @@ pub struct UpgradePlan {
     /// In a return, the hosts that a stopped upgrade had begun to change, and that still record the
     /// previous bundle.
     #[serde(default)]
-    pub begun: Vec<String>,
+    #[schemars(with = "Vec<String>")]
+    pub begun: Vec<MinionId>,
     /// The digest of what was planned: the bundle, the options, and all states that each host has
     /// at the end. `ctl upgrade --plan` takes it.
     #[serde(default)]
@@ -64,7 +66,8 @@ pub struct UpgradePlan {
     /// For each host a digest of what each SLS declares at the end of the upgrade. Hosts that have
     /// never connected are left out.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    pub states: BTreeMap<String, BTreeMap<String, String>>,
+    #[schemars(with = "BTreeMap<String, BTreeMap<String, String>>")]
+    pub states: BTreeMap<MinionId, BTreeMap<String, String>>,
     /// The options with which it was computed.
     #[serde(default)]
     pub options: UpgradeOptions,
@@ -81,10 +84,12 @@ document!(UpgradePlan);
 #[serde(rename_all = "camelCase")]
 pub struct UpgradeTurn {
     /// The hosts.
-    pub hosts: Vec<String>,
+    #[schemars(with = "Vec<String>")]
+    pub hosts: Vec<MinionId>,
     /// Those that are drained before they change; left out if there are none.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub drained: Vec<String>,
+    #[schemars(with = "Vec<String>")]
+    pub drained: Vec<MinionId>,
     /// The usual time of its steps in seconds. Absent if none is recorded.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub estimate: Option<u64>,
@@ -208,9 +213,11 @@ pub struct UpgradeStatus {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub paused_by: Option<String>,
     /// The hosts that have the bundle.
-    pub done: Vec<String>,
+    #[schemars(with = "Vec<String>")]
+    pub done: Vec<MinionId>,
     /// The hosts that do not have it.
-    pub left: Vec<String>,
+    #[schemars(with = "Vec<String>")]
+    pub left: Vec<MinionId>,
     /// The options with which it continues. Absent if it is neither paused, stopped nor incomplete.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub options: Option<UpgradeOptions>,
@@ -269,10 +276,12 @@ pub struct ConfirmedPlan {
     pub planned_by: Option<String>,
     /// For each host a digest of what each SLS declares. Absent if it is not compared.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub states: Option<BTreeMap<String, BTreeMap<String, String>>>,
+    #[schemars(with = "Option<BTreeMap<String, BTreeMap<String, String>>>")]
+    pub states: Option<BTreeMap<MinionId, BTreeMap<String, String>>>,
     /// The hosts that the stopped upgrade had begun to change, in a return.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub begun: Vec<String>,
+    #[schemars(with = "Vec<String>")]
+    pub begun: Vec<MinionId>,
     /// The messages of its findings that are errors.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub errors: Vec<String>,
@@ -299,7 +308,6 @@ impl UpgradeOptions {
                 ("grace_period", json!(drain.grace_period)),
             ])
         });
-        let list = |all: &[String]| json!((!all.is_empty()).then_some(all));
         let plan = self.plan.as_ref().map(|plan| {
             given([
                 ("id", json!(plan.id)),
@@ -319,6 +327,11 @@ impl UpgradeOptions {
             ("back", json!(self.back.then_some(true))),
         ])
     }
+}
+
+/// A list, or null if it is empty.
+fn list<T: Serialize>(all: &[T]) -> Value {
+    json!((!all.is_empty()).then_some(all))
 }
 
 /// A mapping of the values that are not null.
@@ -358,8 +371,8 @@ mod tests {
             plan: Some(ConfirmedPlan {
                 id: "0123".to_owned(),
                 planned_by: Some("1.0".to_owned()),
-                states: Some(BTreeMap::from([("cp-1".to_owned(), BTreeMap::new())])),
-                begun: vec!["cp-1".to_owned()],
+                states: Some(BTreeMap::from([("cp-1".parse().unwrap(), BTreeMap::new())])),
+                begun: vec!["cp-1".parse().unwrap()],
                 errors: vec!["a pod".to_owned()],
             }),
         };

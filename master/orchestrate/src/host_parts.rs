@@ -31,7 +31,7 @@ pub const OWN_VERSION: &str = env!("CARGO_PKG_VERSION");
 const BUNDLE_SERVER: &str = "halite.services.bundle_server";
 
 /// The digest of each SLS, for each host.
-pub type HostParts = BTreeMap<String, BTreeMap<String, String>>;
+pub type HostParts = BTreeMap<MinionId, BTreeMap<String, String>>;
 
 /// The parts of several hosts.
 #[derive(Debug, Default)]
@@ -39,7 +39,7 @@ pub struct CompiledParts {
     /// The digests.
     pub states: HostParts,
     /// The hosts whose states do not compile, with the reason.
-    pub failures: BTreeMap<String, String>,
+    pub failures: BTreeMap<MinionId, String>,
 }
 
 /// Computes the parts of these hosts in an upgrade, or a return, to a bundle. A host that has never
@@ -52,18 +52,17 @@ pub async fn host_parts(
     jobs: &Jobs,
     bundle: &BundleVersion,
     direction: Direction,
-    hosts: &[String],
+    hosts: &[MinionId],
 ) -> Result<CompiledParts, Refusal> {
     let snapshot = jobs.declarations().upgraded(bundle, direction).await?;
     let mut parts = CompiledParts::default();
     for host in hosts {
-        let minion: MinionId = host.parse()?;
-        let grains = target::grains(jobs.app(), &minion).await?;
+        let grains = target::grains(jobs.app(), host).await?;
         if grains.get("id").is_none() {
             continue;
         }
         let wanted = RequestedStates::Highstate;
-        match compile::in_background(snapshot.clone(), minion, grains, wanted).await {
+        match compile::in_background(snapshot.clone(), host.clone(), grains, wanted).await {
             Ok(compiled) => {
                 let states = digests(&compiled.low.chunks);
                 parts.states.insert(host.clone(), states);
@@ -141,7 +140,7 @@ mod tests {
     fn parts(states: &[(&str, &str)]) -> HostParts {
         let states = states.iter();
         let states = states.map(|(sls, digest)| ((*sls).to_owned(), (*digest).to_owned()));
-        BTreeMap::from([("cp-1".to_owned(), states.collect())])
+        BTreeMap::from([("cp-1".parse().unwrap(), states.collect())])
     }
 
     #[test]

@@ -4,6 +4,8 @@
 use halite_api::{ConfirmedPlan, UpgradeTurn};
 use halite_core::declared::Direction;
 use halite_names::{BundleVersion, BundleVersionError};
+use halite_proto::identity::IdentityError;
+use halite_proto::ids::MinionId;
 use halite_states::args::Args;
 use halite_states::engine::Failure;
 use halite_states::low::Chunk;
@@ -38,6 +40,10 @@ impl StepRunner<'_> {
         let Some(plan) = plan(self.run)? else {
             return Ok((Map::new(), "the run has no plan to compare".to_owned()));
         };
+        let nodes = nodes.iter().map(|node| node.parse());
+        let nodes: Vec<MinionId> = nodes
+            .collect::<Result<_, IdentityError>>()
+            .map_err(|error| Failure::new(halite_errors::chain(&error)))?;
         let bundle: BundleVersion = bundle
             .parse()
             .map_err(|error: BundleVersionError| Failure::new(halite_errors::chain(&error)))?;
@@ -128,7 +134,7 @@ impl StepRunner<'_> {
 
 /// The hosts that change next.
 struct Turn<'a> {
-    nodes: &'a [String],
+    nodes: &'a [MinionId],
     bundle: &'a BundleVersion,
     direction: Direction,
 }

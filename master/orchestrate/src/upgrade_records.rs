@@ -7,7 +7,7 @@ use halite_core::app::App;
 use halite_core::refusal::Refusal;
 use halite_errors::chain;
 use halite_names::{BundleVersion, BundleVersionError, MASTER};
-use halite_proto::ids::JobId;
+use halite_proto::ids::{JobId, MinionId};
 use halite_states::args::Args;
 use halite_states::low::{Chunk, LowState};
 use halite_states::shipped::UPGRADE;
@@ -57,9 +57,9 @@ pub struct BundleChange {
     /// The time of its start.
     pub started: Millis,
     /// The minions that it has begun to change.
-    begun: BTreeSet<String>,
+    begun: BTreeSet<MinionId>,
     /// Those among them that then had the whole bundle.
-    done: BTreeSet<String>,
+    done: BTreeSet<MinionId>,
 }
 
 impl Records {
@@ -137,15 +137,15 @@ impl Records {
     /// The changes to other bundles than `to`, each with the minions that have not got all of `to`
     /// since.
     #[must_use]
-    pub fn open(&self, to: &BundleVersion) -> Vec<(&BundleChange, BTreeSet<&str>)> {
+    pub fn open(&self, to: &BundleVersion) -> Vec<(&BundleChange, BTreeSet<&MinionId>)> {
         let mut done = BTreeSet::new();
         let mut open = Vec::new();
         for change in &self.changes {
             if change.bundle == *to {
-                done.extend(change.done.iter().map(String::as_str));
+                done.extend(&change.done);
                 continue;
             }
-            let mut begun: BTreeSet<&str> = change.begun.iter().map(String::as_str).collect();
+            let mut begun: BTreeSet<&MinionId> = change.begun.iter().collect();
             begun.retain(|minion| !done.contains(minion));
             open.push((change, begun));
         }
@@ -194,7 +194,7 @@ async fn of_run(
 
 /// A step that changes minions, as it was compiled.
 struct HostChange {
-    minions: Vec<String>,
+    minions: Vec<MinionId>,
     /// It is the whole highstate.
     is_whole: bool,
     has_api_server: bool,
@@ -213,7 +213,7 @@ impl HostChange {
             return None;
         }
         Some(Self {
-            minions: target.split(',').map(str::to_owned).collect(),
+            minions: target.split(',').filter_map(|id| id.parse().ok()).collect(),
             is_whole,
             has_api_server: is_whole || sls.iter().any(|sls| sls == API_SERVER),
         })
@@ -222,8 +222,8 @@ impl HostChange {
 
 /// The minions of a step that its jobs have reached.
 struct Parts {
-    begun: BTreeSet<String>,
-    done: BTreeSet<String>,
+    begun: BTreeSet<MinionId>,
+    done: BTreeSet<MinionId>,
     has_left_out: bool,
 }
 
@@ -249,11 +249,10 @@ impl Parts {
         };
         for job_id in &jobs {
             for part in app.store.parts(job_id).await? {
-                let minion = part.minion.to_string();
                 if wanted.is_whole && part.retcode == Some(0) {
-                    parts.done.insert(minion.clone());
+                    parts.done.insert(part.minion.clone());
                 }
-                parts.begun.insert(minion);
+                parts.begun.insert(part.minion);
             }
         }
         // The store no longer has old jobs.

@@ -10,6 +10,7 @@ use halite_core::clock::{Clock as _, ManualClock};
 use halite_core::init::master_identity;
 use halite_etcd::fake::FakeCluster;
 use halite_fleet::keys::{NewOperator, create_operator};
+use halite_proto::ids::MinionId;
 use halite_proto::pki::PrivateKey;
 use serde_json::{Value, json};
 
@@ -58,12 +59,12 @@ fn a_plan_has_the_order_and_the_drained_hosts() {
     let site = site();
     let life = connected(&site);
     let plan = plan(&life, &with_drain(false));
-    let turns: Vec<(Vec<String>, Vec<String>)> = plan
+    let turns: Vec<(Vec<MinionId>, Vec<MinionId>)> = plan
         .turns
         .into_iter()
         .map(|turn| (turn.hosts, turn.drained))
         .collect();
-    let names = |name: &str| vec![name.to_owned()];
+    let names = |name: &str| vec![name.parse().unwrap()];
     assert_eq!(
         turns,
         [

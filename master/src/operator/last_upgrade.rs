@@ -32,8 +32,8 @@ pub(crate) async fn status(app: &App, jobs: &Jobs) -> Result<UpgradeStatus, Refu
     for name in declaration.nodes.keys() {
         let own = declaration.bundle_for(name).map(|own| own.as_str());
         match own == bundle.as_deref() {
-            true => done.push(name.to_string()),
-            false => left.push(name.to_string()),
+            true => done.push(name.clone().into()),
+            false => left.push(name.clone().into()),
         }
     }
     let state = match (run.status, &run.paused_by) {
@@ -79,7 +79,7 @@ pub(crate) async fn status(app: &App, jobs: &Jobs) -> Result<UpgradeStatus, Refu
         let open = records.open(&to);
         plan.begun.retain(|host| {
             let mut open = open.iter();
-            open.any(|(_, begun)| begun.contains(host.as_str()))
+            open.any(|(_, begun)| begun.contains(host))
         });
     }
     Ok(UpgradeStatus {

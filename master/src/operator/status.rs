@@ -153,9 +153,10 @@ pub async fn inspect(app: &App, jobs: &Jobs) -> Result<Inspection, Refusal> {
     let highstates = last_highstates(app).await?;
     let minion_bundles = app.store.minion_bundles().await?;
     let bundles = Bundles::from_records(&minion_bundles);
-    let mut names: BTreeSet<&str> = keys.keys().map(MinionId::as_str).collect();
+    let mut names: BTreeSet<MinionId> = keys.keys().cloned().collect();
     if let Some(snapshot) = &snapshot {
-        names.extend(snapshot.declaration().nodes.keys().map(NodeName::as_str));
+        let declared = snapshot.declaration().nodes.keys();
+        names.extend(declared.cloned().map(MinionId::from));
     }
     if let Some(snapshot) = &snapshot {
         let returns = last_upgrade::is_open_return(app).await?;
@@ -163,19 +164,19 @@ pub async fn inspect(app: &App, jobs: &Jobs) -> Result<Inspection, Refusal> {
     }
     problems.add("bundle-applied", last_upgrade::paused(app).await?);
     let declaration = snapshot.as_ref().map(|snapshot| snapshot.declaration());
-    let host = |name: &&str| {
-        let declared = declaration.and_then(|declaration| declaration.nodes.get(*name));
-        let last = highstates.get(*name);
+    let host = |name: &MinionId| {
+        let declared = declaration.and_then(|declaration| declaration.nodes.get(name.as_str()));
+        let last = highstates.get(name);
         HostPicture {
-            name: (*name).to_owned(),
+            name: name.to_string(),
             declared: declared.is_some(),
             runs_containers: declared.is_some_and(|node| node.runs_containers()),
-            accepted: (keys.get(*name)).is_some_and(|key| key.state == KeyState::Accepted),
-            connected: connected.contains(*name),
+            accepted: (keys.get(name)).is_some_and(|key| key.state == KeyState::Accepted),
+            connected: connected.contains(name),
             highstate: last.map(|last| last.result.clone()),
             node: seen
                 .as_ref()
-                .and_then(|seen| seen.nodes.get(*name).cloned()),
+                .and_then(|seen| seen.nodes.get(name.as_str()).cloned()),
         }
     };
     let vip = declaration.map(|declaration| &declaration.cluster.api_server);
@@ -189,15 +190,15 @@ pub async fn inspect(app: &App, jobs: &Jobs) -> Result<Inspection, Refusal> {
         renewals: upkeep.hosts.clone(),
         seen,
     };
-    let node = |name: &str| {
-        let declared = declaration.and_then(|declaration| declaration.nodes.get(name));
+    let node = |name: &MinionId| {
+        let declared = declaration.and_then(|declaration| declaration.nodes.get(name.as_str()));
         let facts = facts.get(name);
         let roles = declared.map(|node| node.roles.iter().map(ToString::to_string).collect());
         let address = declared.and_then(|node| node.control_plane());
         let seen = picture.seen.as_ref();
         let uses = declaration.and_then(|declaration| declaration.bundle_for(name));
         NodeStatus {
-            name: name.to_owned(),
+            name: name.clone(),
             declared: declared.is_some(),
             roles: roles.unwrap_or_default(),
             address: address.map(|address| address.to_string()),
@@ -205,11 +206,11 @@ pub async fn inspect(app: &App, jobs: &Jobs) -> Result<Inspection, Refusal> {
             connected: connected.contains(name),
             version: facts.map(|facts| facts.version.clone()),
             last_seen: facts.map(|facts| Time::from_millis(facts.last_seen)),
-            kubernetes: seen.and_then(|seen| seen.nodes.get(name).cloned()),
+            kubernetes: seen.and_then(|seen| seen.nodes.get(name.as_str()).cloned()),
             highstate: highstates.get(name).cloned(),
             uses: uses.cloned(),
-            bundle: bundles.last.get(name).cloned(),
-            bundles: bundles.all.get(name).cloned(),
+            bundle: bundles.last.get(name.as_str()).cloned(),
+            bundles: bundles.all.get(name.as_str()).cloned(),
         }
     };
     let run = |run: Run| RecentRun {
@@ -229,14 +230,19 @@ pub async fn inspect(app: &App, jobs: &Jobs) -> Result<Inspection, Refusal> {
         api_servers: seen.map(servers),
         vip: picture.vip.map(|vip| VirtualAddress {
             address: vip.to_string(),
-            holders: picture.holders().into_iter().map(str::to_owned).collect(),
+            holders: picture
+                .holders()
+                .into_iter()
+                .cloned()
+                .map(MinionId::from)
+                .collect(),
         }),
         etcd: seen.and_then(members),
         dns: seen.and_then(dns),
         registry,
         backups: saved,
         certificates: board::renewals(&upkeep),
-        nodes: names.iter().copied().map(node).collect(),
+        nodes: names.iter().map(node).collect(),
         master_highstate: highstates.get(MASTER.as_str()).cloned(),
         runs: app.store.runs(RUNS).await?.into_iter().map(run).collect(),
         health: health::report(&picture),
@@ -399,7 +405,12 @@ impl<'a> Bundles<'a> {
 
     /// The problems of hosts whose last highstate used another bundle than their present one, and
     /// of an upgrade that has not ended; `returns` after a return that has stopped.
-    fn behind(&self, names: &BTreeSet<&str>, snapshot: &Snapshot, returns: bool) -> Vec<String> {
+    fn behind(
+        &self,
+        names: &BTreeSet<MinionId>,
+        snapshot: &Snapshot,
+        returns: bool,
+    ) -> Vec<String> {
         let Ok(in_use) = snapshot.bundle().map(|bundle| &bundle.version) else {
             return Vec::new();
         };
@@ -408,7 +419,7 @@ impl<'a> Bundles<'a> {
         let mut apart: BTreeMap<&BundleVersion, Vec<&str>> = BTreeMap::new();
         for name in names {
             let uses = declaration.bundle_for(name).unwrap_or(in_use);
-            if let Some(last) = self.last.get(name).filter(|last| *last != uses) {
+            if let Some(last) = self.last.get(name.as_str()).filter(|last| *last != uses) {
                 stale.entry((last, uses)).or_default().push(name);
             }
             if uses != in_use {

@@ -60,7 +60,7 @@ pub(super) fn back(plan: &UpgradePlan) -> v1::OrchestrateRequest {
 
 pub(super) fn turns(plan: &UpgradePlan) -> Vec<&str> {
     let hosts = plan.turns.iter().flat_map(|turn| &turn.hosts);
-    hosts.map(String::as_str).collect()
+    hosts.map(|host| host.as_str()).collect()
 }
 
 const DOCUMENTS: [&str; 3] = [
@@ -183,10 +183,8 @@ fn the_first_host_returns_although_no_document_records_the_next_bundle() {
     orchestrate(&life, upgrade(&life, &options()));
     assert!(!documents(&site).contains(NEXT));
     let plan = way_back(&life).unwrap();
-    assert_eq!(
-        (plan.begun.as_slice(), turns(&plan)),
-        (&["bootstrap-1".to_owned()][..], vec!["bootstrap-1"])
-    );
+    assert_eq!(plan.begun, ["bootstrap-1"]);
+    assert_eq!(turns(&plan), ["bootstrap-1"]);
     let (code, said) = orchestrate(&life, back(&plan));
     assert_eq!(code, 0, "{said}");
     assert_eq!(last_highstate(&first), Some(format!("from-{OLD}")));
@@ -374,7 +372,7 @@ fn an_upgrade_completes_a_host_at_which_a_return_has_stopped() {
     let life = site.live();
     let (first, worker) = connected(&life);
     half(&life);
-    assert_eq!(plan(&life, &options()).begun, Vec::<String>::new());
+    assert!(plan(&life, &options()).begun.is_empty());
     fails(&first, &format!("from-{OLD}"));
     let (code, said) = orchestrate(&life, back(&way_back(&life).unwrap()));
     assert_eq!(code, 1, "{said}");
@@ -389,7 +387,7 @@ fn an_upgrade_completes_a_host_at_which_a_return_has_stopped() {
     assert_eq!(code, 0, "{said}");
     assert!(applied(&first)[before..].contains(&format!("from-{NEXT}")));
     assert_eq!(last_highstate(&worker), Some(format!("from-{NEXT}")));
-    assert_eq!(plan(&life, &options()).begun, Vec::<String>::new());
+    assert!(plan(&life, &options()).begun.is_empty());
     life.kill();
 }
 

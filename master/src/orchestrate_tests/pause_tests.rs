@@ -72,10 +72,8 @@ fn a_pause_ends_the_run_before_the_next_host_and_resume_continues() {
     let status = progress(&life);
     assert_eq!(status.state, UpgradeState::Paused);
     assert_eq!(status.step.as_deref(), Some("workers-1-turn"));
-    assert_eq!(
-        (status.done, status.left),
-        (vec!["bootstrap-1".to_owned()], vec!["worker-1".to_owned()])
-    );
+    assert_eq!(status.done, ["bootstrap-1"]);
+    assert_eq!(status.left, ["worker-1"]);
     let found = problems(&life);
     assert!(
         found.contains("is paused since") && found.contains("(by alice)"),

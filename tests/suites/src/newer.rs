@@ -109,7 +109,7 @@ fn planned(host: &Host) -> Result<()> {
         .turns
         .iter()
         .flat_map(|turn| &turn.hosts)
-        .map(String::as_str)
+        .map(|host| host.as_str())
         .collect();
     ensure!(
         turns == [BOOTSTRAP, "master", WORKER],

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use halite_api::{KeyState, NodeStatus};
 use halite_names::BundleVersion;
+use halite_proto::ids::MinionId;
 
 use crate::cli::Global;
 use crate::client;
@@ -12,11 +13,11 @@ use crate::client;
 #[derive(Debug, Default)]
 pub struct Hosts {
     /// The bundle of the last successful highstate of each host.
-    last: BTreeMap<String, BundleVersion>,
+    last: BTreeMap<MinionId, BundleVersion>,
     /// All bundles from which each host may have content: later highstates may have failed halfway.
-    any: BTreeMap<String, Vec<BundleVersion>>,
+    any: BTreeMap<MinionId, Vec<BundleVersion>>,
     /// Accepted hosts whose bundles the master does not know.
-    unknown: Vec<String>,
+    unknown: Vec<MinionId>,
 }
 
 /// Asks the master for the hosts' bundles.
@@ -47,11 +48,11 @@ pub fn from_nodes(nodes: Vec<NodeStatus>) -> Hosts {
 
 impl Hosts {
     /// The hosts whose last successful highstate used a bundle.
-    pub fn with(&self, version: &BundleVersion) -> Vec<&str> {
+    pub fn with(&self, version: &BundleVersion) -> Vec<MinionId> {
         self.last
             .iter()
             .filter(|(_, bundle)| *bundle == version)
-            .map(|(name, _)| name.as_str())
+            .map(|(name, _)| name.clone())
             .collect()
     }
 

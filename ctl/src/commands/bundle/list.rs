@@ -49,17 +49,13 @@ pub(super) fn document(site: &Site, hosts: Option<&Hosts>) -> anyhow::Result<Bun
         let manifest = held.manifest.as_ref().ok();
         let size =
             manifest.map(|manifest| manifest.files.values().map(|entry| entry.size).sum::<u64>());
-        let named = |hosts: &Hosts| {
-            let with = hosts.with(&held.version).into_iter();
-            with.map(str::to_owned).collect()
-        };
         let target = held.link_target.as_ref();
         BundleOnSite {
             version: held.version.clone(),
             kubernetes: manifest.map(|manifest| manifest.kubernetes.clone()),
             built: manifest.map(|manifest| manifest.built.clone()),
             size,
-            hosts: hosts.map(named),
+            hosts: hosts.map(|hosts| hosts.with(&held.version)),
             in_use: in_use
                 .as_ref()
                 .is_some_and(|in_use| in_use.path == held.path),

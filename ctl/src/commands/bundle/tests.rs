@@ -17,6 +17,7 @@ use super::remove::remove_unused;
 use super::switch::{Checked, record, switch};
 use crate::FAILED;
 use crate::cli::{Switch, TrustArgs};
+use crate::commands::node_list::tests::node;
 use crate::output::{Format, Paint, Screen};
 use crate::site::{Site, VerifiedBundle};
 
@@ -29,12 +30,11 @@ const NODE: &str = "apiVersion: halite/v1\nkind: Node\nmetadata: {name: a}\n\
 /// An enrolled host with these bundles.
 fn host(name: &str, bundle: Option<&str>, bundles: Option<&[&str]>) -> NodeStatus {
     NodeStatus {
-        name: name.to_owned(),
         key: Some(KeyState::Accepted),
         connected: true,
         bundle: bundle.map(version),
         bundles: bundles.map(|all| all.iter().map(|one| version(one)).collect()),
-        ..NodeStatus::default()
+        ..node(name)
     }
 }
 

@@ -44,7 +44,11 @@ pub async fn run(global: &Global, args: &Support, screen: &mut Screen) -> anyhow
     let mut operator = client::operator(global).await?;
     let status: ClusterStatus = document(operator.status(v1::StatusRequest {}).await)?;
     files.insert("status.json".to_owned(), pretty(&to_value(&status)));
-    let names: Vec<String> = status.nodes.into_iter().map(|node| node.name).collect();
+    let names: Vec<String> = status
+        .nodes
+        .into_iter()
+        .map(|node| node.name.into())
+        .collect();
     let jobs = operator
         .list_jobs(v1::ListJobsRequest { limit: JOBS })
         .await;

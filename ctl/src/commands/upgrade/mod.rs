@@ -282,7 +282,7 @@ mod tests {
                 bundle: "1.0".parse().unwrap(),
                 kubernetes: "v1.36.3".to_owned(),
             },
-            hosts: hosts.iter().map(|host| (*host).to_owned()).collect(),
+            hosts: hosts.iter().map(|host| host.parse().unwrap()).collect(),
             back: false,
             begun: Vec::new(),
             id: String::new(),

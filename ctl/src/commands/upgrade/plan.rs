@@ -2,6 +2,7 @@
 
 use halite_api::{UpgradeFinding, UpgradePlan, UpgradeSeverity, UpgradeTurn};
 use halite_names::MASTER;
+use halite_proto::ids::MinionId;
 
 use crate::output::{Paint, table};
 
@@ -55,7 +56,7 @@ fn described(plan: &UpgradePlan) -> String {
 
 /// The hosts of a turn, those that are drained, and its usual time.
 fn turn(turn: &UpgradeTurn) -> String {
-    let name = |host: &String| match host.as_str() {
+    let name = |host: &MinionId| match host.as_str() {
         MASTER => "the Kubernetes objects".to_owned(),
         host if turn.drained.iter().any(|drained| drained == host) => {
             format!("{} (drained)", table::line(host))
@@ -129,7 +130,7 @@ mod tests {
 
     #[test]
     fn a_plan_has_the_order_the_time_and_the_findings() {
-        let names = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect();
+        let names = |names: &[&str]| names.iter().map(|name| name.parse().unwrap()).collect();
         let mut plan = plan(&["cp-1", "worker-1", "worker-2"]);
         plan.id = "0123456789abcdef".to_owned();
         plan.steps = 12;

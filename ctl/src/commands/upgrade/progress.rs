@@ -202,8 +202,8 @@ mod tests {
             step: Some("cp-2-turn".to_owned()),
             error: None,
             paused_by: Some("alice".to_owned()),
-            done: vec!["cp-1".to_owned()],
-            left: vec!["cp-2".to_owned(), "worker-1".to_owned()],
+            done: vec!["cp-1".parse().unwrap()],
+            left: vec!["cp-2".parse().unwrap(), "worker-1".parse().unwrap()],
             options: None,
         };
         let paused = text(&status);

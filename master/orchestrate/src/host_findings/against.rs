@@ -5,7 +5,8 @@ use std::collections::BTreeSet;
 use halite_api::{UpgradeCheck, UpgradeFinding, UpgradeSeverity, UpgradeTurn};
 use halite_core::declared::{Direction, Snapshot};
 use halite_fleet::jobs::Jobs;
-use halite_names::{BundleVersion, MASTER};
+use halite_names::BundleVersion;
+use halite_proto::ids::MinionId;
 use serde_json::{Map, Value};
 
 /// An upgrade that is planned.
@@ -50,9 +51,9 @@ pub fn finding(
 
 impl Against<'_> {
     /// The hosts that change, without `master`.
-    pub fn hosts_that_change(&self) -> impl Iterator<Item = &str> {
+    pub fn hosts_that_change(&self) -> impl Iterator<Item = &MinionId> {
         let hosts = self.turns.iter().flat_map(|turn| &turn.hosts);
-        hosts.map(String::as_str).filter(|host| *host != MASTER)
+        hosts.filter(|host| !host.is_master())
     }
 
     /// Returns whether a host returns from a bundle that it records. Its kubelet may not stay new.
@@ -64,8 +65,7 @@ impl Against<'_> {
 
     /// Returns whether the minion of a host is connected.
     #[must_use]
-    pub fn is_connected(&self, host: &str) -> bool {
-        let minion = host.parse();
-        minion.is_ok_and(|minion| self.jobs.app().connections.is_connected(&minion))
+    pub fn is_connected(&self, host: &MinionId) -> bool {
+        self.jobs.app().connections.is_connected(host)
     }
 }

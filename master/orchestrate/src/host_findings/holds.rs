@@ -26,7 +26,10 @@ pub async fn findings(
     let declaration = upgraded.declaration();
     let mut found = Vec::new();
     for host in against.hosts_that_change() {
-        let (Some(node), Some(health)) = (declaration.nodes.get(host), answers.get(host)) else {
+        let (Some(node), Some(health)) = (
+            declaration.nodes.get(host.as_str()),
+            answers.get(host.as_str()),
+        ) else {
             continue;
         };
         let gets = packages_of(declaration, node, packages);

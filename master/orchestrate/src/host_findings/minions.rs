@@ -18,15 +18,12 @@ use crate::outdated_minions::{BUNDLED, outdated};
 /// The declaration cannot be read, or the store failed.
 pub async fn findings(against: &Against<'_>) -> Result<Vec<UpgradeFinding>, Refusal> {
     let declaration = against.snapshot.declaration();
-    let declared = declaration.nodes.keys().map(|name| name.as_str());
+    let declared = declaration.nodes.keys();
     let differ = declared.filter(|host| declaration.bundle_for(host) != Some(against.bundle));
-    let mut hosts: BTreeSet<&str> = against.hosts_that_change().collect();
-    hosts.extend(differ);
-    let hosts: Vec<MinionId> = hosts
-        .into_iter()
-        .filter(|host| against.is_connected(host))
-        .filter_map(|host| host.parse().ok())
-        .collect();
+    let mut hosts: BTreeSet<MinionId> = against.hosts_that_change().cloned().collect();
+    hosts.extend(differ.cloned().map(MinionId::from));
+    hosts.retain(|host| against.is_connected(host));
+    let hosts: Vec<MinionId> = hosts.into_iter().collect();
     let mut given = BTreeSet::new();
     for bundle in against.given.iter().chain([against.bundle]) {
         given.extend(against.jobs.declarations().hash_in(bundle, BUNDLED).await);

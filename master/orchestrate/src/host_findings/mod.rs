@@ -31,7 +31,7 @@ pub async fn before_turn(against: &Against<'_>) -> Result<Vec<UpgradeFinding>, R
     let declaration = against.snapshot.declaration();
     let hosts: Vec<&NodeName> = against
         .hosts_that_change()
-        .filter_map(|host| declaration.nodes.get_key_value(host))
+        .filter_map(|host| declaration.nodes.get_key_value(host.as_str()))
         .map(|(name, _)| name)
         .collect();
     let api = async {

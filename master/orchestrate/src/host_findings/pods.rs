@@ -20,7 +20,7 @@ pub async fn findings(
     // Others are not drained, or stop the run before.
     let nodes: Vec<String> = drained
         .filter(|node| against.is_connected(node))
-        .cloned()
+        .map(ToString::to_string)
         .collect();
     let drain = against.options.get("drain");
     let flag = |name: &str| drain.and_then(|drain| drain.get(name)) == Some(&Value::Bool(true));

@@ -49,7 +49,7 @@ pub(super) fn vip(picture: &Picture) -> Vec<Finding> {
     let planes = seen.servers.iter().map(|(host, _)| host.as_str());
     let planes: BTreeSet<&str> = planes.collect();
     let holders = picture.holders();
-    let text = |names: &BTreeSet<&str>| names.iter().copied().collect::<Vec<_>>().join(" and ");
+    let holders: Vec<&str> = holders.into_iter().map(|host| host.as_str()).collect();
     match holders.len() {
         0 if planes.iter().all(|host| picture.health(host).is_some()) && !planes.is_empty() => {
             vec![Finding::on(
@@ -62,7 +62,7 @@ pub(super) fn vip(picture: &Picture) -> Vec<Finding> {
             "",
             format!(
                 "{} hold the virtual address {vip} at the same time",
-                text(&holders)
+                holders.join(" and ")
             ),
         )],
     }

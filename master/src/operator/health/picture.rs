@@ -1,6 +1,6 @@
 //! The cluster as the master sees it at one moment; the checks judge nothing else.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
 
 use halite_api::{CertificateAuthority, HighstateResult, KubernetesNode};
@@ -63,11 +63,11 @@ impl Picture {
     }
 
     /// The hosts that hold the virtual address, among the hosts whose minions answered.
-    pub(in crate::operator) fn holders(&self) -> BTreeSet<&str> {
+    pub(in crate::operator) fn holders(&self) -> Vec<&NodeName> {
         let holds =
             |health: &HostHealth| self.vip.is_some_and(|vip| health.addresses.contains(&vip));
         let answers = self.answers().filter(|(_, health)| holds(health));
-        answers.map(|(host, _)| host.as_str()).collect()
+        answers.map(|(host, _)| host).collect()
     }
 
     /// The members of etcd, if one answered.

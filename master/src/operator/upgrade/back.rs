@@ -15,6 +15,7 @@ use halite_orchestrate::upgrade_records::{BundleChange, Records, is_back, pillar
 use halite_pillar::declaration::Declaration;
 use halite_pillar::release::{is_newer_minor, order};
 use halite_pillar::role::Role;
+use halite_proto::ids::MinionId;
 use halite_states::shipped::UPGRADE;
 use halite_store::{Millis, RunStatus};
 use jiff::Timestamp;
@@ -27,7 +28,7 @@ pub(super) struct WayBack {
     pub(super) to: BundleVersion,
     /// The hosts, `master` for the objects, that upgrades have begun to change, and that record the
     /// previous bundle.
-    pub(super) begun: BTreeSet<String>,
+    pub(super) begun: BTreeSet<MinionId>,
     /// The bundles that runs have begun to give.
     pub(super) given: BTreeSet<BundleVersion>,
 }
@@ -60,7 +61,7 @@ pub(super) async fn find(app: &App, jobs: &Jobs, snapshot: &Snapshot) -> Result<
         held.map(|held| held.kubernetes.clone())
     };
     let open = records.open(&to);
-    let has_host = |begun: &BTreeSet<&str>| {
+    let has_host = |begun: &BTreeSet<&MinionId>| {
         let mut begun = begun.iter();
         begun.any(|minion| is_declared(declaration, minion))
     };
@@ -142,14 +143,14 @@ pub(super) fn begun(
     records: &Records,
     to: &BundleVersion,
     direction: Direction,
-) -> BTreeSet<String> {
+) -> BTreeSet<MinionId> {
     let open = records.open(to).into_iter();
     let open = open.filter(|(change, _)| direction == Direction::Back || change.is_back);
     let minions = open.flat_map(|(_, begun)| begun);
     minions
         .filter(|minion| is_declared(declaration, minion))
         .filter(|minion| declaration.bundle_for(minion) == Some(to))
-        .map(str::to_owned)
+        .cloned()
         .collect()
 }
 
@@ -209,7 +210,7 @@ async fn previous(
 /// was restored may have served for a moment.
 fn newer_api(
     declaration: &Declaration,
-    open: &[(&BundleChange, BTreeSet<&str>)],
+    open: &[(&BundleChange, BTreeSet<&MinionId>)],
     kubernetes: impl Fn(&BundleVersion) -> Option<String>,
     gets: &str,
 ) -> Option<(String, String)> {
@@ -220,7 +221,9 @@ fn newer_api(
     let begun = open.iter().filter(|(change, _)| change.has_api_server);
     let begun = begun.flat_map(|(change, minions)| {
         let has = kubernetes(&change.bundle).unwrap_or_default();
-        minions.iter().map(move |minion| (*minion, has.clone()))
+        minions
+            .iter()
+            .map(move |minion| (minion.as_str(), has.clone()))
     });
     let mut all = recorded.chain(begun);
     let (minion, has) = all.find(|(minion, has)| {

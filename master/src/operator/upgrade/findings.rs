@@ -10,6 +10,7 @@ use halite_host_reports::health::HostHealth;
 use halite_names::NodeName;
 use halite_orchestrate::host_findings::{Against, finding, holds, kubelets, minions};
 use halite_pillar::role::Role;
+use halite_proto::ids::MinionId;
 use serde_json::Value;
 
 use super::{certificates, etcd, pods, space};
@@ -25,7 +26,7 @@ const BACKUPS: [&str; 3] = ["backup", "backup-first", "backup-verified"];
 /// A bundle cannot be read, or the store failed.
 pub(super) async fn of(
     against: &Against<'_>,
-    states: &BTreeMap<String, String>,
+    states: &BTreeMap<MinionId, String>,
     steps: Option<&Refusal>,
 ) -> Result<Vec<UpgradeFinding>, Refusal> {
     let inspection = inspect(against.jobs.app(), against.jobs).await?;
@@ -83,8 +84,8 @@ fn hosts(against: &Against<'_>) -> Vec<UpgradeFinding> {
         .hosts_that_change()
         .filter(|host| !against.is_connected(host));
     let nodes = &against.snapshot.declaration().nodes;
-    let text = |host: &str| {
-        let node = nodes.get(host);
+    let text = |host: &MinionId| {
+        let node = nodes.get(host.as_str());
         let is_first =
             node.is_some_and(|node| node.has(Role::Etcd) || node.has(Role::ControlPlane));
         let must_return = against.must_return(host);
@@ -117,8 +118,8 @@ fn not_joined(
     against: &Against<'_>,
     minions: &BTreeMap<NodeName, HostHealth>,
 ) -> Vec<UpgradeFinding> {
-    let bare = |host: &&str| minions.get(*host).is_some_and(|health| health.bare);
-    let error = |host: &str| {
+    let bare = |host: &&MinionId| minions.get(host.as_str()).is_some_and(|health| health.bare);
+    let error = |host: &MinionId| {
         finding(
             UpgradeSeverity::Error,
             UpgradeCheck::Hosts,
@@ -143,7 +144,7 @@ fn backup(against: &Against<'_>, inspection: &Inspection) -> Vec<UpgradeFinding>
 }
 
 /// States that do not compile from the bundle: the run would stop at them.
-fn uncompiled(states: &BTreeMap<String, String>, steps: Option<&Refusal>) -> Vec<UpgradeFinding> {
+fn uncompiled(states: &BTreeMap<MinionId, String>, steps: Option<&Refusal>) -> Vec<UpgradeFinding> {
     let error = |host: Option<&str>, message| {
         let remedy = "repair your own states or documents, or use a bundle of another version";
         finding(

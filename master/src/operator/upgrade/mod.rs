@@ -26,6 +26,7 @@ use halite_orchestrate::usual::usual_steps;
 use halite_orchestrate::{BACK, PLAN, open_upgrade, refuse_other_direction, steps_of};
 use halite_pillar::bundle_facts::SiteBundle;
 use halite_pillar::release::order;
+use halite_proto::ids::MinionId;
 use halite_proto::pki::sha256_hex;
 use halite_states::shipped::UPGRADE;
 use serde_json::{Map, Value, json};
@@ -102,7 +103,7 @@ struct Change<'a> {
     before: BundleRelease,
     direction: Direction,
     /// The hosts that must change although they record the bundle.
-    begun: BTreeSet<String>,
+    begun: BTreeSet<MinionId>,
     /// The bundles that runs have begun to give since the last one that ended.
     given: BTreeSet<BundleVersion>,
 }
@@ -133,14 +134,11 @@ async fn planned(
     let changes = |name: &&NodeName| {
         declaration.bundle_for(name) != Some(bundle) || begun.contains(name.as_str())
     };
-    let hosts: Vec<String> = declaration
-        .nodes
-        .keys()
-        .filter(changes)
-        .map(ToString::to_string)
-        .collect();
-    let begun: Vec<String> = begun.into_iter().collect();
-    let all: Vec<String> = declaration.nodes.keys().map(ToString::to_string).collect();
+    let names = declaration.nodes.keys();
+    let hosts = names.clone().filter(changes).cloned();
+    let hosts: Vec<MinionId> = hosts.map(MinionId::from).collect();
+    let begun: Vec<MinionId> = begun.into_iter().collect();
+    let all: Vec<MinionId> = names.cloned().map(MinionId::from).collect();
     let parts = host_parts(jobs, bundle, direction, &all).await?;
     let usual = usual_steps(app.store.as_ref(), UPGRADE).await?;
     let mut pillar = over.clone();

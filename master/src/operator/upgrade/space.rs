@@ -29,9 +29,10 @@ pub(super) async fn findings(
     let declaration = against.snapshot.declaration();
     let mut found = Vec::new();
     for host in against.hosts_that_change() {
-        let (Some(node), Some(health)) =
-            (declaration.nodes.get(host), inspection.minions.get(host))
-        else {
+        let (Some(node), Some(health)) = (
+            declaration.nodes.get(host.as_str()),
+            inspection.minions.get(host.as_str()),
+        ) else {
             continue;
         };
         if node.runs_containers() {

@@ -95,8 +95,8 @@ fn steps() -> Vec<Chunk> {
 #[test]
 fn turns_have_hosts_drains_and_the_usual_times_of_their_steps() {
     let turn = |hosts: &[&str], drained: &[&str], estimate| UpgradeTurn {
-        hosts: hosts.iter().map(|name| (*name).to_owned()).collect(),
-        drained: drained.iter().map(|name| (*name).to_owned()).collect(),
+        hosts: hosts.iter().map(|name| name.parse().unwrap()).collect(),
+        drained: drained.iter().map(|name| name.parse().unwrap()).collect(),
         estimate,
     };
     let timed = turns::of(&steps(), &BTreeMap::new());

@@ -39,7 +39,7 @@ pub(super) fn of(steps: &[Chunk], usual: &BTreeMap<String, Duration>) -> TimedTu
         };
         if let Some(hosts) = starts {
             timed.turns.push(UpgradeTurn {
-                hosts,
+                hosts: hosts.iter().filter_map(|host| host.parse().ok()).collect(),
                 ..UpgradeTurn::default()
             });
             times.push(None);
@@ -47,7 +47,7 @@ pub(super) fn of(steps: &[Chunk], usual: &BTreeMap<String, Duration>) -> TimedTu
         if step.fun == "drain"
             && let (Some(turn), Some(node)) = (timed.turns.last_mut(), text("node"))
         {
-            turn.drained.push(node);
+            turn.drained.extend(node.parse());
         }
         let Some(time) = usual.get(&step.id) else {
             timed.unknown_steps += 1;

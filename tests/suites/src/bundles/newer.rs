@@ -160,7 +160,9 @@ pub(crate) fn minions_say(cluster: &Cluster, end: &str) -> Result<()> {
     let status = health::status(cluster)?;
     let nodes = status.nodes;
     for host in cluster.hosts() {
-        let node = nodes.iter().find(|node| node.name == host.spec.name);
+        let node = nodes
+            .iter()
+            .find(|node| node.name == host.spec.name.as_str());
         let said = node.and_then(|node| node.version.as_deref());
         ensure!(
             said == Some(wanted.as_str()),

@@ -60,7 +60,7 @@ fn returns(cluster: &Cluster) -> Result<Counts> {
         let tested: Vec<&str> = tested.iter().map(String::as_str).collect();
         let tested: RunOutcome = of(first, &tested[1..])?;
         let plan = tested.plan.context("no plan")?;
-        let turns: Vec<&String> = plan.turns.iter().flat_map(|turn| &turn.hosts).collect();
+        let turns: Vec<_> = plan.turns.iter().flat_map(|turn| &turn.hosts).collect();
         ensure!(
             turns == ["master", "cp-3", "cp-2", "cp-1"] && plan.back,
             "the order is {turns:?}"

@@ -165,7 +165,7 @@ fn planned(cluster: &Cluster, kubernetes: &str) -> Result<()> {
         .turns
         .iter()
         .flat_map(|turn| &turn.hosts)
-        .map(String::as_str)
+        .map(|host| host.as_str())
         .collect();
     ensure!(
         turns == ["cp-1", "cp-2", "cp-3", "master", worker],

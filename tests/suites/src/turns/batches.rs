@@ -39,8 +39,7 @@ pub(super) fn of_two(cluster: &Cluster) -> Result<Counts> {
     let options = ["upgrade", VERSION, "--batch", "2"];
     let tested: RunOutcome = ctl_answer::of(host, &[&options[..], &["--test"]].concat())?;
     let plan = tested.plan.context("no plan")?;
-    let turns = plan.turns.iter().map(|turn| turn.hosts.as_slice());
-    let turns: Vec<&[String]> = turns.collect();
+    let turns: Vec<_> = plan.turns.iter().map(|turn| &turn.hosts).collect();
     ensure!(turns == TURNS, "the turns are {turns:?}");
 
     workload(cluster)?;
