@@ -86,7 +86,7 @@ pub fn created(
 ) -> anyhow::Result<NewOperator> {
     Ok(NewOperator {
         name: args.name,
-        role: args.role,
+        role: args.role.into(),
         expires: client::time(&reply.expires)?,
         identity: path_text(&args.out),
     })
@@ -96,7 +96,7 @@ pub fn created(
 pub fn new_operator(made: &NewOperator) -> String {
     table::fields(&[
         ("name", made.name.clone()),
-        ("role", made.role.clone()),
+        ("role", made.role.to_string()),
         ("expires", made.expires.to_string()),
         ("identity", made.identity.clone()),
     ])
@@ -108,7 +108,7 @@ pub fn list(operators: &OperatorList) -> String {
     let row = |operator: &OperatorAccount| {
         vec![
             operator.name.clone(),
-            operator.role.clone(),
+            operator.role.to_string(),
             operator.state.to_string(),
             or_dash(operator.expires),
             or_dash(operator.created),

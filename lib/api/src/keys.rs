@@ -143,6 +143,18 @@ pub struct TokenRevocation {
 document!(TokenRevocation);
 
 words! {
+    /// The role of an operator.
+    OperatorRole {
+        /// Reads.
+        Viewer = "viewer",
+        /// Applies declared states.
+        Deployer = "deployer",
+        /// Does everything.
+        Admin = "admin",
+    }
+}
+
+words! {
     /// The state of an operator.
     OperatorState {
         /// The operator may call the master.
@@ -171,7 +183,7 @@ pub struct OperatorAccount {
     /// The name in the certificate.
     pub name: String,
     /// The role: `viewer`, `deployer` or `admin`.
-    pub role: String,
+    pub role: OperatorRole,
     /// The state: `valid`, `expired` or `revoked`.
     pub state: OperatorState,
     /// The end of the certificate. Absent for the operator of a host, whose certificate is renewed.

@@ -78,7 +78,8 @@ pub use job::{Job, JobCancellation, JobList, JobPart, JobStatus, PartState};
 pub use journal::HostJournal;
 pub use keys::{
     KeyChange, KeyList, KeyState, Kubeconfig, KubeconfigList, MinionKey, OperatorAccount,
-    OperatorList, OperatorRevocation, OperatorState, Token, TokenList, TokenRevocation, TokenState,
+    OperatorList, OperatorRevocation, OperatorRole, OperatorState, Token, TokenList,
+    TokenRevocation, TokenState,
 };
 pub use leaving::{DeclaredNode, LeavingHost};
 pub use local::{

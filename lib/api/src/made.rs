@@ -7,9 +7,9 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use crate::Time;
 use crate::document::document;
 use crate::word::words;
+use crate::{OperatorRole, Time};
 
 /// A new token (`ctl token create`).
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -52,7 +52,7 @@ pub struct NewOperator {
     /// The name in the certificate.
     pub name: String,
     /// The role: `viewer`, `deployer` or `admin`.
-    pub role: String,
+    pub role: OperatorRole,
     /// The end of the certificate.
     pub expires: Time,
     /// The file with the identity.

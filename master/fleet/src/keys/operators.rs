@@ -133,7 +133,7 @@ pub async fn list_operators(app: &App) -> Result<OperatorList, Refusal> {
             _ => OperatorState::Expired,
         },
         name: operator.name,
-        role: operator.role.to_string(),
+        role: operator.role.as_str().into(),
         expires: operator.expires.map(Time::from_millis),
         revoked: operator.revoked.map(Time::from_millis),
         // Unknown for the operator of a new store.
