@@ -37,7 +37,8 @@ impl StreamReport {
     }
 }
 
-/// The reason why a copy may lack data that the master has answered.
+/// The reason why a copy may lack data that the master has answered. Writer and readers are from
+/// the same bundle, so a reader knows all reasons.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum StreamGap {
