@@ -40,6 +40,7 @@ const FOR_PEOPLE: &[&str] = &[
     "states/custom/README.md",
     "docs/",
     "licences/",
+    "prometheus/",
     "sbom.spdx.json",
 ];
 

@@ -391,6 +391,8 @@ fn rotated(cluster: &Cluster) -> Result<Counts> {
             String::from_utf8_lossy(&key)
         );
     }
+    // The scheduler starts again if it loses its lease while the API server restarts.
+    cluster.wait_for_pods(PODS)?;
     settled(cluster)
 }
 
