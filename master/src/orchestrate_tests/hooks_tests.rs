@@ -44,25 +44,31 @@ fn hooks_run_on_each_host_around_its_drain() {
 
 #[test]
 fn a_hook_that_fails_stops_the_run_at_its_host() {
-    for (hook, changes_before) in [("pre_drain", false), ("post_uncordon", true)] {
+    let cases = [
+        ("pre_drain", 0, [false, false]),
+        ("pre_drain", 1, [true, false]),
+        ("post_uncordon", 0, [true, false]),
+        ("post_uncordon", 1, [true, true]),
+    ];
+    for (hook, failing, expected) in cases {
         let site = site();
         put(&site, &format!("{hook}.sls"));
         let life = site.live();
         let hosts = ["bootstrap-1", "worker-1"].map(ScriptedMinion::new);
         hosts.iter().for_each(|host| life.connect(host));
-        // The first host fails, so the worker must not begin.
-        let failing = &hosts[0].journal;
         let state = format!("at-{hook}.sls");
-        failing.lock().unwrap().failing.insert(state.clone());
+        let journal = &hosts[failing].journal;
+        journal.lock().unwrap().failing.insert(state.clone());
         let mut drained = options();
         drained["drain"] = json!({"timeout": 60});
         let (code, said) = orchestrate(&life, upgrade(&life, &drained));
         assert_eq!(code, 1, "{said}");
-        let named = format!("bootstrap-1: {state} (test.nop, custom.hooks.{hook})");
+        let host = &hosts[failing].id;
+        let named = format!("{host}: {state} (test.nop, custom.hooks.{hook})");
         assert!(said.contains(&named), "{said}");
         let new = format!("from-{NEXT}");
         let changed = hosts.each_ref().map(|host| applied(host).contains(&new));
-        assert_eq!(changed, [changes_before, false], "{hook}");
+        assert_eq!(changed, expected, "{hook} of {host}");
         // Without a drain, no hook runs.
         let (code, said) = orchestrate(&life, upgrade(&life, &options()));
         assert_eq!(code, 0, "{said}");
