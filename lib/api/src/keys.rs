@@ -143,11 +143,12 @@ pub struct TokenRevocation {
 document!(TokenRevocation);
 
 words! {
-    /// The role of an operator.
+    /// The role of an operator, as in [`halite_proto::role::Role`]. Each includes the permissions
+    /// of the previous ones.
     OperatorRole {
-        /// Reads.
+        /// Reads; sees references in place of secrets.
         Viewer = "viewer",
-        /// Applies declared states.
+        /// Applies declared states. Reads no secret, and changes no key, token, node or operator.
         Deployer = "deployer",
         /// Does everything.
         Admin = "admin",

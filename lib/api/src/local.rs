@@ -112,7 +112,7 @@ pub struct BackupOnDisk {
     /// The Kubernetes of the cluster.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub kubernetes: Option<String>,
-    // As the file has it, which may come from an earlier version.
+    // Text: an earlier version may have written the file.
     /// The bundle of the cluster.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub bundle: Option<String>,

@@ -23,7 +23,8 @@ const AT_ONCE: usize = 3;
 /// and connections.
 const THREADS: &str = "6";
 
-/// The variables of seeds: each run draws the same cases. `cargo test` draws others each time.
+/// Environment variables of random seeds. They are fixed, so that each run tests the same cases;
+/// with `cargo test` each run tests others.
 const SEEDS: [&str; 2] = ["PROPTEST_RNG_SEED", "HALITE_ETCD_SEED"];
 
 /// Inotify instances that a program's tests may take: masters watch the documents, and agents of

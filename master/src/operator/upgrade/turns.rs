@@ -39,6 +39,7 @@ pub(super) fn of(steps: &[Chunk], usual: &BTreeMap<String, Duration>) -> TimedTu
         };
         if let Some(hosts) = starts {
             timed.turns.push(UpgradeTurn {
+                // The tree names declared hosts, whose names are valid ids.
                 hosts: hosts.iter().filter_map(|host| host.parse().ok()).collect(),
                 ..UpgradeTurn::default()
             });

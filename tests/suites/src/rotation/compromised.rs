@@ -14,7 +14,7 @@ use crate::test::Counts;
 /// The name prefix of the servers that are made afterwards.
 const SERVERS: &str = "compromised";
 
-/// In what it says to a command that asks nothing.
+/// A part of the warning that a rotation without a question prints.
 const BREAKS: &str = "all kubeconfigs are refused";
 
 /// The start of the names of checks that have findings here: a lab has neither a reader of its
@@ -26,7 +26,7 @@ pub(super) fn of_kubernetes(cluster: &Cluster) -> Result<Counts> {
     // Writes may fail, but those that were acknowledged exist.
     let (_, notes) = under_writes(cluster, |host| {
         let said = page::COMPROMISED.run(host)?;
-        ensure!(said.contains(BREAKS), "what breaks is not said: {said}");
+        ensure!(said.contains(BREAKS), "it does not say what breaks: {said}");
         Ok(())
     })?;
     notes.print();
