@@ -179,8 +179,9 @@ fn gather(
     })
 }
 
-/// Lists each artifact of the bundle with the problems that its absence would cause; the list is
-/// empty for an artifact that nothing needs.
+/// Lists each artifact of the bundle with problems that its absence would cause; the list is empty
+/// for an artifact that nothing needs. Of a file of the state tree, those of the first host that does
+/// not compile are enough.
 ///
 /// # Errors
 /// As for [`needs`].
@@ -206,7 +207,9 @@ pub fn without_each(
         {
             let mut worker = Worker::new(&tree, &facts);
             worker.hosts(set)?;
-            worker.orchestrations(set)?;
+            if worker.compiles() {
+                worker.orchestrations(set)?;
+            }
             let without = worker.needs();
             tree.files.insert(path.to_owned(), content);
             said.extend(without.problems().map(str::to_owned));

@@ -1,10 +1,14 @@
 //! The requirements of all renderings together.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
 
 use super::debian::Unsatisfied;
 use super::rpm::Rpms;
 use super::{Artifact, ArtifactLocation, Inventory, Unmet, Uses, debian};
+
+/// Directories of the bundle whose files are needed for images or packages.
+const PARTS: [&str; 4] = ["apt", "base", "images", "rpm"];
 
 pub(super) type Places = BTreeMap<ArtifactLocation, Uses>;
 
@@ -179,11 +183,31 @@ impl Requirements {
     pub fn without_each(&self, stock: &Inventory) -> Vec<(Artifact, Vec<Unmet>)> {
         let before = self.missing(stock);
         let without = |artifact: Artifact| {
+            if self.is_unnamed(&artifact) {
+                return (artifact, Vec::new());
+            }
             let mut missing = self.missing(&stock.without(&artifact));
             missing.retain(|missing| !before.contains(missing));
             (artifact, missing)
         };
         stock.artifacts().into_iter().map(without).collect()
+    }
+
+    /// Returns whether an artifact is a file that nothing can miss: neither it nor a directory above
+    /// it is needed, and it serves no image or package.
+    fn is_unnamed(&self, artifact: &Artifact) -> bool {
+        let Artifact::File { path } = artifact else {
+            return false;
+        };
+        let is_needed = |path: &Path| {
+            let path = path.to_string_lossy();
+            let is_own = super::OWN_FILES.iter().any(|(own, _)| *own == path);
+            let path = path.into_owned();
+            is_own || self.artifacts.contains_key(&Artifact::File { path })
+        };
+        let path = Path::new(path);
+        let is_part = PARTS.iter().any(|part| path.starts_with(part));
+        !is_part && !path.ancestors().any(is_needed)
     }
 
     /// Computes the unmet dependencies of the needed packages.

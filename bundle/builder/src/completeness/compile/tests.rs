@@ -5,15 +5,16 @@ use std::sync::LazyLock;
 
 use serde_json::{Value, json};
 
-use self::bundle::Bundle;
+use self::bundle::{Bundle, RPMS};
 use super::worker::{DEBIAN, grains};
 use super::*;
 use crate::completeness::{Artifact, Inventory, Unmet};
-use crate::rpm::{Base, stubs};
 
-/// The needs of the shipped tree, compiled once for all tests.
+/// A bundle with packages for both kinds of hosts, and the needs of the shipped tree, compiled once
+/// for all tests.
 static NEEDS: LazyLock<(Bundle, Requirements)> = LazyLock::new(|| {
-    let site = Bundle::new();
+    let mut site = Bundle::new();
+    site.add_rpms();
     let needs = needs(site.dir.path(), &site.manifest(), Coverage::Covering).unwrap();
     (site, needs)
 });
@@ -92,56 +93,9 @@ fn whatever_is_taken_away_is_missed() {
     );
 }
 
-/// The names of the tree's packages on hosts of Red Hat's family, and of one package that only
-/// another one needs.
-const RPMS: &str = "chrony conntrack-tools containerd curl distribution-registry ethtool firewalld haproxy iptables-nft keepalived \
-                    kubeadm kubectl kubelet kubernetes-cni libmnl nftables nginx runc socat";
-
 #[test]
 fn a_bundle_for_hosts_of_red_hats_kind_needs_their_packages_too() {
-    let mut site = Bundle::new();
-    let root = site.dir.path().join("rpm");
-    let packages: Vec<&str> = RPMS.split_whitespace().collect();
-    let mut list: String = packages
-        .iter()
-        .map(|name| format!("P {name} 0:1-1 x86_64\n"))
-        .collect();
-    list = list.replace(
-        "P conntrack-tools 0:1-1 x86_64\n",
-        "P conntrack-tools 0:1-1 x86_64\nr libmnl\nr libc >= 2\n",
-    );
-    stubs(
-        &Base::parse(&list).unwrap().packages,
-        &root.join("packages"),
-    )
-    .unwrap();
-    let mut index = std::process::Command::new("createrepo_c");
-    let index = index
-        .args(["--quiet", "--no-database", "--simple-md-filenames"])
-        .arg(&root)
-        .status();
-    assert!(
-        index
-            .expect("this test needs createrepo_c: install createrepo-c")
-            .success()
-    );
-    for dir in ["repodata", "packages"] {
-        for entry in fs::read_dir(root.join(dir)).unwrap() {
-            let path = entry.unwrap().path();
-            let name = format!("rpm/{dir}/{}", path.file_name().unwrap().to_str().unwrap());
-            site.put(&name, &fs::read(path).unwrap());
-        }
-    }
-    site.put("rpm/repodata/repomd.xml.asc", b"signature");
-    site.put("rpm/halite.asc", b"key");
-    site.put("base/rpm-packages", b"P glibc 0:2-1 x86_64\np libc = 2-1\n");
-    site.manifest["rpms"] = json!(
-        packages
-            .iter()
-            .map(|name| (*name, "1-1"))
-            .collect::<BTreeMap<_, _>>()
-    );
-    let needs = needs(site.dir.path(), &site.manifest(), Coverage::Covering).unwrap();
+    let (site, needs) = &*NEEDS;
     let stock = site.stock();
     let lines = |stock: &Inventory| {
         needs
@@ -151,7 +105,7 @@ fn a_bundle_for_hosts_of_red_hats_kind_needs_their_packages_too() {
             .collect::<Vec<_>>()
     };
     assert_eq!(lines(&stock), [""; 0]);
-    for name in packages {
+    for name in RPMS.split_whitespace() {
         let artifact = Artifact::Rpm {
             name: name.to_owned(),
             version: None,

@@ -73,11 +73,15 @@ impl<'a> Worker<'a> {
         self.collector.needs()
     }
 
-    /// Compiles for all hosts of a set.
+    /// Compiles for the hosts of a set, up to the first that does not compile.
     pub(super) fn hosts(&mut self, set: &Set) -> anyhow::Result<()> {
-        set.targets
-            .iter()
-            .try_for_each(|target| self.host(set, &target.minion))
+        for target in &set.targets {
+            if !self.compiles() {
+                break;
+            }
+            self.host(set, &target.minion)?;
+        }
+        Ok(())
     }
 
     /// Compiles for one host of a set, if the set has it.

@@ -1,6 +1,7 @@
 //! A bundle with the shipped state tree, for the tests of the tree's requirements.
 
 use super::*;
+use crate::rpm::{Base, stubs};
 
 /// A bundle with the shipped state tree; everything else in it is as small as possible.
 pub(super) struct Bundle {
@@ -67,6 +68,11 @@ const PACKAGES: &[(&str, &str)] = &[
     ("runc", "libc6"),
     ("socat", "libc6"),
 ];
+
+/// The names of the tree's packages on hosts of Red Hat's family, and of one package that only
+/// another one needs.
+pub(super) const RPMS: &str = "chrony conntrack-tools containerd curl distribution-registry ethtool firewalld haproxy iptables-nft keepalived \
+                    kubeadm kubectl kubelet kubernetes-cni libmnl nftables nginx runc socat";
 
 impl Bundle {
     pub(super) fn new() -> Self {
@@ -157,6 +163,51 @@ impl Bundle {
         self.put(
             "apt/dists/stable/main/binary-amd64/Packages",
             stanzas.join("\n").as_bytes(),
+        );
+    }
+
+    /// Adds a repository of RPM packages.
+    pub(super) fn add_rpms(&mut self) {
+        let root = self.dir.path().join("rpm");
+        let packages: Vec<&str> = RPMS.split_whitespace().collect();
+        let mut list: String = packages
+            .iter()
+            .map(|name| format!("P {name} 0:1-1 x86_64\n"))
+            .collect();
+        list = list.replace(
+            "P conntrack-tools 0:1-1 x86_64\n",
+            "P conntrack-tools 0:1-1 x86_64\nr libmnl\nr libc >= 2\n",
+        );
+        stubs(
+            &Base::parse(&list).unwrap().packages,
+            &root.join("packages"),
+        )
+        .unwrap();
+        let mut index = std::process::Command::new("createrepo_c");
+        let index = index
+            .args(["--quiet", "--no-database", "--simple-md-filenames"])
+            .arg(&root)
+            .status();
+        assert!(
+            index
+                .expect("this test needs createrepo_c: install createrepo-c")
+                .success()
+        );
+        for dir in ["repodata", "packages"] {
+            for entry in fs::read_dir(root.join(dir)).unwrap() {
+                let path = entry.unwrap().path();
+                let name = format!("rpm/{dir}/{}", path.file_name().unwrap().to_str().unwrap());
+                self.put(&name, &fs::read(path).unwrap());
+            }
+        }
+        self.put("rpm/repodata/repomd.xml.asc", b"signature");
+        self.put("rpm/halite.asc", b"key");
+        self.put("base/rpm-packages", b"P glibc 0:2-1 x86_64\np libc = 2-1\n");
+        self.manifest["rpms"] = json!(
+            packages
+                .iter()
+                .map(|name| (*name, "1-1"))
+                .collect::<BTreeMap<_, _>>()
         );
     }
 
