@@ -34,3 +34,18 @@ fn a_missing_c_compiler_is_named_with_its_packages() {
     let compiled = with_path(None, &COMPILATION);
     assert!(compiled.status.success(), "{compiled:?}");
 }
+
+#[test]
+fn tests_are_not_optimised_and_libraries_are() {
+    let words = |more: &[&str]| -> String {
+        let mut command = Command::new(WRAPPER);
+        command.args(["/bin/echo", "--error-format=json", "-C", "opt-level=2"]);
+        let output = command.args(more).output().unwrap();
+        String::from_utf8(output.stdout).unwrap()
+    };
+    let library = words(&["--crate-type", "lib"]);
+    assert!(library.contains("-C opt-level=2"), "{library}");
+    let test = words(&["--test", "--cfg", "feature=\"a b\""]);
+    assert!(test.contains("-C opt-level=0"), "{test}");
+    assert!(test.ends_with("--test --cfg feature=\"a b\"\n"), "{test}");
+}
