@@ -6,6 +6,7 @@ use std::sync::Mutex;
 use std::{fs, thread};
 
 use anyhow::{Context as _, Result, anyhow};
+use halite_launch::cargo::LIKE_THE_TESTS;
 use halite_launch::dependencies;
 
 use crate::command::run;
@@ -168,8 +169,7 @@ fn build(
         .arg("--manifest-path")
         .arg(source_root().join("Cargo.toml"));
     if profile == "dev" {
-        // Like the tests, so that each crate is compiled once.
-        cargo.arg("--workspace");
+        cargo.args(LIKE_THE_TESTS);
         cargo.args(programs.iter().flat_map(|program| ["--bin", *program]));
     } else {
         cargo.args(programs.iter().flat_map(|program| ["--package", *program]));

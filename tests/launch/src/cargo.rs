@@ -49,14 +49,23 @@ pub fn target(programs: &Path) -> PathBuf {
     programs.ancestors().nth(2).unwrap_or(programs).to_owned()
 }
 
-/// Builds programs next to this one. All members of the workspace are selected, so dependencies
-/// have the same features as in `cargo test --workspace`, which compiles none of them again.
+/// What `cargo build` needs so that `cargo test --workspace` compiles no crate again: all members of
+/// the workspace, for the features of their dependencies, and the features that only development
+/// dependencies enable.
+pub const LIKE_THE_TESTS: [&str; 3] = [
+    "--workspace",
+    "--features",
+    "halite-cluster/testing,halite-core/testing,halite-store/testing",
+];
+
+/// Builds programs next to this one, [like the tests](LIKE_THE_TESTS).
 ///
 /// # Errors
 /// Cargo cannot be started, or failed; it has printed the reason.
 pub fn build(programs: &[&str], quiet: bool) -> io::Result<()> {
     let mut cargo = cargo();
-    cargo.args(["build", "--workspace", "--manifest-path"]);
+    cargo.arg("build").args(LIKE_THE_TESTS);
+    cargo.arg("--manifest-path");
     cargo.arg(source_root().join("Cargo.toml"));
     cargo.args(programs.iter().flat_map(|program| ["--bin", *program]));
     if quiet {
@@ -118,6 +127,22 @@ mod tests {
             assert!(removed.iter().any(|it| it == name), "{name}: {removed:?}");
         }
         assert!(!removed.iter().any(|name| name == "CARGO_HOME"));
+    }
+
+    #[test]
+    fn every_crate_with_test_helpers_is_built_like_the_tests() {
+        let crates = fs::read_dir(source_root().join("master")).unwrap();
+        let crates = crates.map(|entry| entry.unwrap().path().join("Cargo.toml"));
+        let mut features: Vec<String> = crates
+            .filter_map(|manifest| fs::read_to_string(manifest).ok())
+            .filter(|manifest| manifest.contains("\ntesting = ["))
+            .filter_map(|manifest| {
+                let name = manifest.split_once("name = \"")?.1.split('"').next()?;
+                Some(format!("{name}/testing"))
+            })
+            .collect();
+        features.sort();
+        assert_eq!(LIKE_THE_TESTS[2], features.join(","));
     }
 
     #[test]
