@@ -6,11 +6,15 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context as _, Result};
+use rustix::process::Pid;
 
 use super::wait;
 
 /// Prefix of the names of all hosts' namespaces, control groups and machines.
 pub(super) const PREFIX: &str = "hl-";
+
+/// The group of work that no test waits for.
+const IDLE: &str = "halite-idle";
 
 /// Controllers of the machine in which each host gets a group of its own.
 const CONTROLLERS: [&str; 10] = [
@@ -76,6 +80,28 @@ fn is_init(status: &str) -> bool {
         .collect();
     let has_ended = field("State").is_none_or(|state| state.starts_with(['Z', 'X']));
     matches!(ids[..], [_, "1"]) && !has_ended
+}
+
+/// Puts a thread, and the threads and programs that it starts from now on, into a group that gets
+/// only the processor time that hosts and everything else leave. Scheduling policies and nice values
+/// count only within a group (sched(7)), and each host has one. Does nothing on a machine without the
+/// controller: its hosts have no groups.
+///
+/// # Errors
+/// The group cannot be made.
+pub fn yield_to_hosts(thread: Pid) -> Result<()> {
+    let controller = Path::new("/sys/fs/cgroup/cpu");
+    if !controller.exists() {
+        return Ok(());
+    }
+    let group = controller.join(IDLE);
+    fs::create_dir_all(&group).with_context(|| format!("cannot make {}", group.display()))?;
+    let thread = thread.as_raw_nonzero().to_string();
+    for (file, text) in [("cpu.idle", "1"), ("tasks", &thread)] {
+        let file = group.join(file);
+        fs::write(&file, text).with_context(|| format!("cannot write {}", file.display()))?;
+    }
+    Ok(())
 }
 
 /// Lets the processes of frozen groups below that name run, so that they can exit: runc freezes a

@@ -41,6 +41,7 @@ use layout::Layout;
 use net::Router;
 
 pub use dirs::{cache, run_dir};
+pub use groups::yield_to_hosts;
 
 /// A set of hosts with a router.
 #[derive(Debug, Clone)]

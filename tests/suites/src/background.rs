@@ -8,6 +8,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, anyhow, ensure};
+use halite_lab::yield_to_hosts;
 
 use crate::unit_tests::Group;
 
@@ -46,9 +47,12 @@ impl Background {
     }
 }
 
-/// Gives the calling thread, and the threads and programs that it starts, SCHED_IDLE (sched(7)).
+/// Gives the calling thread, and the threads and programs that it starts, only the time that nothing
+/// else uses: SCHED_IDLE (sched(7)), in a control group that is idle, too.
 fn be_idle() -> Result<()> {
-    let thread = rustix::thread::gettid().as_raw_nonzero().to_string();
+    let thread = rustix::thread::gettid();
+    yield_to_hosts(thread)?;
+    let thread = thread.as_raw_nonzero().to_string();
     let status = Command::new("chrt")
         .args(["--idle", "--pid", "0", &thread])
         .stdin(Stdio::null())
@@ -61,6 +65,7 @@ fn be_idle() -> Result<()> {
 #[cfg(test)]
 mod tests {
     use std::fs;
+    use std::path::Path;
 
     use super::*;
     use crate::unit_tests::Executable;
@@ -79,12 +84,14 @@ mod tests {
         let own = own_policy();
         let background = Background::start(|| {
             let group = || -> Result<Group> {
-                let stat = Command::new("cat").arg("/proc/self/stat").output()?;
-                let stat = String::from_utf8(stat.stdout)?;
+                let files = ["/proc/self/stat", "/proc/self/cgroup"];
+                let files = Command::new("cat").args(files).output()?;
+                let files = String::from_utf8(files.stdout)?;
+                let (stat, groups) = files.split_once('\n').context("no line")?;
                 Ok(Group {
                     executable: Executable::default(),
                     passed: 0,
-                    failed: vec![policy(&stat).context("no policy")?],
+                    failed: vec![policy(stat).context("no policy")?, groups.to_owned()],
                     took: Duration::ZERO,
                 })
             };
@@ -95,8 +102,17 @@ mod tests {
             Ok((vec![group], Duration::from_secs(1)))
         });
         let (groups, _) = background.results().unwrap().unwrap();
+        let [policy, groups] = &groups[0].failed[..] else {
+            panic!("{groups:?}");
+        };
         // SCHED_IDLE in sched.h.
-        assert_eq!(groups[0].failed, ["5"]);
+        assert_eq!(policy, "5");
+        let has_hosts_groups = Path::new("/sys/fs/cgroup/cpu").exists();
+        assert_eq!(
+            groups.contains("/halite-idle\n"),
+            has_hosts_groups,
+            "{groups}"
+        );
         assert!(background.results().is_none());
         assert!(Background::default().results().is_none());
         assert_eq!(own_policy(), own);

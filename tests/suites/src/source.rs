@@ -253,19 +253,20 @@ pub(super) fn tools(progress: &mut dyn FnMut(&str)) -> Result<Vec<(&'static str,
     ])
 }
 
-/// The unit and protocol tests, then the work that the last tests of the source tree only confirm.
+/// The unit and protocol tests, and the work that the last tests of the source tree only confirm.
 pub(super) fn in_parallel() -> Results {
+    // The last tests report its findings.
+    let lint = || {
+        let _ = timing::record("lint and its tools, in parallel with the clusters", || {
+            cargo(LINT)?;
+            cargo_tool::ensure(&halite_lab::cache(), &CARGO_DENY)
+        });
+    };
     let tests = "unit and protocol tests, in parallel with the clusters";
-    let results = timing::record(tests, || {
+    timing::record(tests, || {
         let executables = unit_tests::compile()?;
-        run(&executables)
-    })?;
-    // The tests report findings.
-    let _ = timing::record("lint and its tools, in parallel with the clusters", || {
-        cargo(LINT)?;
-        cargo_tool::ensure(&halite_lab::cache(), &CARGO_DENY)
-    });
-    Ok(results)
+        run(&executables, &lint)
+    })
 }
 
 fn unit(background: &Background) -> Result<Counts> {
@@ -279,7 +280,7 @@ fn unit(background: &Background) -> Result<Counts> {
         }
         None => {
             let executables = timing::build("the tests of the source tree", unit_tests::compile)?;
-            run(&executables)?.0
+            run(&executables, &|| ())?.0
         }
     };
     let mut counts = Counts::default();
@@ -295,9 +296,9 @@ fn unit(background: &Background) -> Result<Counts> {
     Ok(counts)
 }
 
-fn run(executables: &[Executable]) -> Results {
+fn run(executables: &[Executable], meanwhile: &(dyn Fn() + Sync)) -> Results {
     let tools = tools(&mut |line| println!("  {line}"))?;
     let start = Instant::now();
-    let groups = unit_tests::run(executables, &tools)?;
+    let groups = unit_tests::run(executables, &tools, meanwhile)?;
     Ok((groups, start.elapsed()))
 }

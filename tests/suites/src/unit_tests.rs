@@ -5,6 +5,7 @@ use std::collections::VecDeque;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -33,7 +34,7 @@ const INSTANCES: usize = 12;
 
 /// The time that programs wait for these: longer than three control planes exist in a default run.
 const PATIENCE: Duration = Duration::from_mins(10);
-const TICK: Duration = Duration::from_secs(1);
+const TICK: Duration = Duration::from_secs(5);
 
 /// Programs that start first, because they wait for real programs most of their time.
 const FIRST: &[&str] = &["lib/etcd plain_etcd"];
@@ -127,11 +128,16 @@ fn executables(messages: &str) -> Result<Vec<Executable>> {
 }
 
 /// Runs all test programs, some in parallel, and prints the output of those that fail. `tools` are
-/// programs that tests start, with the variables that name them.
+/// programs that tests start, with the variables that name them. `meanwhile` is run once: when the
+/// first program must wait for inotify instances, or else after the last one.
 ///
 /// # Errors
 /// A program cannot be started, or no test ran.
-pub(crate) fn run(executables: &[Executable], tools: &[(&str, PathBuf)]) -> Result<Vec<Group>> {
+pub(crate) fn run(
+    executables: &[Executable],
+    tools: &[(&str, PathBuf)],
+    meanwhile: &(dyn Fn() + Sync),
+) -> Result<Vec<Group>> {
     let memory = if has_room()? {
         Some(tempfile::tempdir()?)
     } else {
@@ -139,6 +145,12 @@ pub(crate) fn run(executables: &[Executable], tools: &[(&str, PathBuf)]) -> Resu
     };
     let waiting: Mutex<VecDeque<&Executable>> = Mutex::new(executables.iter().collect());
     let patience = Mutex::new(PATIENCE);
+    let is_started = AtomicBool::new(false);
+    let meanwhile = || {
+        if !is_started.swap(true, Ordering::Relaxed) {
+            meanwhile();
+        }
+    };
     let next = || {
         let mut waiting = waiting.lock().unwrap_or_else(PoisonError::into_inner);
         waiting.pop_front()
@@ -146,7 +158,10 @@ pub(crate) fn run(executables: &[Executable], tools: &[(&str, PathBuf)]) -> Resu
     let work = || -> Result<Vec<Group>> {
         let mut groups = Vec::new();
         while let Some(executable) = next() {
-            await_instances(&patience)?;
+            if !leaves_inotify(INSTANCES)? {
+                meanwhile();
+                await_instances(&patience)?;
+            }
             let memory = memory.as_ref().map(|dir| dir.path());
             groups.push(one(executable, &[], tools, memory)?);
         }
@@ -163,6 +178,7 @@ pub(crate) fn run(executables: &[Executable], tools: &[(&str, PathBuf)]) -> Resu
         }
         anyhow::Ok(all)
     })?;
+    meanwhile();
     ensure!(groups.iter().any(|group| group.passed > 0), "no test ran");
     Ok(groups)
 }
