@@ -4,6 +4,7 @@ use std::cell::Cell;
 
 use anyhow::bail;
 use halite_api::{Event, JobOrRun, RunStatus, to_value};
+use halite_proto::WATCH_POSITION;
 use halite_proto::ids::JobId;
 use halite_proto::tonic::{Status, Streaming};
 use halite_proto::v1;
@@ -40,7 +41,13 @@ impl Reader {
             after: self.after.get(),
             prefix: self.prefix.clone(),
         };
-        Ok(Some(operator.watch(request).await?.into_inner()))
+        let watched = operator.watch(request).await?;
+        if self.after.get().is_none() {
+            let position = watched.metadata().get(WATCH_POSITION);
+            let position = position.and_then(|value| value.to_str().ok()?.parse().ok());
+            self.after.set(position);
+        }
+        Ok(Some(watched.into_inner()))
     }
 
     /// Opens the events of a job or an orchestration; `None` if it has ended.

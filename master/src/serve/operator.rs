@@ -11,6 +11,7 @@ use halite_fleet::jobs::function::Function;
 use halite_fleet::keys;
 use halite_fleet::keys::{KeyOrder, TokenRequest};
 use halite_orchestrate::ignored;
+use halite_proto::WATCH_POSITION;
 use halite_proto::tonic;
 use halite_proto::tonic::{Request, Response, Status};
 use halite_proto::transport::Peer;
@@ -182,10 +183,16 @@ impl Operator for Services {
         let peer = Peer::of(&request)?;
         let request = request.get_ref().clone();
         let call = Call::new(peer, "Operator/Watch", request.prefix.clone());
-        self.counted(call, async {
-            Ok(events(watch(&self.app, peer.role, request).await?))
-        })
-        .await
+        let mut position = 0;
+        let watched = self.counted(call, async {
+            let (stream, after) = watch(&self.app, peer.role, request).await?;
+            position = after;
+            Ok(events(stream))
+        });
+        let mut watched = watched.await?;
+        let metadata = watched.metadata_mut();
+        metadata.insert(WATCH_POSITION, position.into());
+        Ok(watched)
     }
 
     async fn list_jobs(

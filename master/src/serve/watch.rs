@@ -22,7 +22,8 @@ const JOB: &str = "halite/job/";
 /// The jobs whose functions are remembered.
 const JOBS: usize = 1024;
 
-/// The events after a position: the stored ones, each once, then the following ones.
+/// The events after a position: the stored ones, each once, then the following ones; and that
+/// position.
 ///
 /// # Errors
 /// The store failed.
@@ -30,13 +31,11 @@ pub(super) async fn watch(
     app: &Arc<App>,
     role: Option<Role>,
     request: v1::WatchRequest,
-) -> Result<EventStream, Refusal> {
+) -> Result<(EventStream, i64), Refusal> {
     // A master that was restored from a backup numbers its events from a lower position: a reader
     // that has seen more would miss them all.
-    let after = match request.after {
-        Some(after) => Some(after.min(app.store.last_event().await?)),
-        None => None,
-    };
+    let last = app.store.last_event().await?;
+    let after = request.after.map_or(last, |after| after.min(last));
     let bus = app.events.subscribe();
     let selected = SelectedEvents {
         app: Arc::clone(app),
@@ -45,34 +44,32 @@ pub(super) async fn watch(
         after,
         functions: BTreeMap::new(),
     };
-    Ok(follow(selected, bus))
+    Ok((follow(selected, bus), after))
 }
 
 struct SelectedEvents {
     app: Arc<App>,
     role: Option<Role>,
     prefix: String,
-    /// The position of the last stored event that was sent; `None` before the first, if the caller
-    /// wants only new events.
-    after: Option<i64>,
+    /// The position of the last stored event that was sent.
+    after: i64,
     functions: BTreeMap<JobId, String>,
 }
 
 impl Watched for SelectedEvents {
     /// Sends the stored events after the last one that was sent.
     async fn catch_up(&mut self, watcher: &Watcher) -> Result<bool, Stop> {
-        while let Some(after) = self.after {
-            let page = self.app.store.events(&self.prefix, after, PAGE).await;
+        loop {
+            let page = self.app.store.events(&self.prefix, self.after, PAGE).await;
             let page = page.map_err(Refusal::from)?;
             let Some(last) = page.last().map(|event| event.seq) else {
-                break;
+                return Ok(false);
             };
             for event in page {
                 watcher.report(self.visible(event).await?).await?;
             }
-            self.after = Some(last);
+            self.after = last;
         }
-        Ok(false)
     }
 
     async fn catch_up_after_loss(&mut self, watcher: &Watcher) -> Result<bool, Stop> {
@@ -91,12 +88,10 @@ impl Watched for SelectedEvents {
     async fn accept(&mut self, event: Event) -> Result<Option<Event>, Stop> {
         if event.seq > 0 {
             // It was read from the store.
-            if self.after.is_some_and(|after| event.seq <= after) {
+            if event.seq <= self.after {
                 return Ok(None);
             }
-            // From here on, missed events are read from the store, also for a reader of only new
-            // events.
-            self.after = Some(event.seq);
+            self.after = event.seq;
         }
         if !event.tag.starts_with(&self.prefix) {
             return Ok(None);

@@ -2,6 +2,7 @@
 
 use halite_fleet::keys;
 use halite_proto::PROTOCOL;
+use halite_proto::WATCH_POSITION;
 use halite_proto::pki::PrivateKey;
 use halite_proto::tonic::{Code, Request, Response, Status, Streaming};
 use halite_proto::transport::{ClientIdentity, connect_pinned};
@@ -281,6 +282,9 @@ async fn streams_end_when_the_master_stops() {
     next(&mut stream).await.unwrap();
     let mut operator = OperatorClient::new(site.channel(Some(&site.root())).await);
     let events = operator.watch(v1::WatchRequest::default()).await.unwrap();
+    let position = events.metadata().get(WATCH_POSITION).unwrap();
+    // The enrolment was stored before.
+    assert!(position.to_str().unwrap().parse::<i64>().unwrap() > 0);
     let mut events = events.into_inner();
     drop(site.stop.take());
     // The master ends both. A stream that is cut at the end of its patience ends with an error of
