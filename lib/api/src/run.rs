@@ -201,7 +201,8 @@ pub struct RunCancellation {
     pub run: JobId,
     /// The name of the orchestration.
     pub sls: String,
-    /// The status: `cancelled`, or `running` while its step ends.
+    /// The status: `running` while its step ends, then `cancelled`; or that with which it had ended
+    /// before.
     pub status: RunStatus,
     /// The operator who cancelled it first. Absent if it had already ended by itself.
     #[serde(skip_serializing_if = "Option::is_none")]

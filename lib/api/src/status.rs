@@ -255,7 +255,7 @@ pub struct RecentRun {
     pub run: JobId,
     /// The name of the orchestration.
     pub sls: String,
-    /// The status: `running`, `succeeded`, `failed` or `cancelled`.
+    /// The status: `running`, `paused`, `succeeded`, `failed` or `cancelled`.
     pub status: RunStatus,
     /// The time of its last change.
     pub changed: Time,
