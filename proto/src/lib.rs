@@ -26,8 +26,9 @@ pub use tonic;
 /// The protocol version of this build. A master accepts its own and the previous one.
 pub const PROTOCOL: u32 = 2;
 
-/// The metadata of the answer to `Operator/Watch` that has the position after which it sends events:
-/// a reader of only new events that loses its connection before the first one continues from there.
+/// The metadata of the answer to `Operator/Watch` that has the position after which it sends
+/// events: a reader of only new events that loses its connection before the first one continues
+/// from there.
 pub const WATCH_POSITION: &str = "halite-position";
 
 /// The paths of all methods in the proto file.

@@ -83,9 +83,9 @@ fn is_init(status: &str) -> bool {
 }
 
 /// Puts a thread, and the threads and programs that it starts from now on, into a group that gets
-/// only the processor time that hosts and everything else leave. Scheduling policies and nice values
-/// count only within a group (sched(7)), and each host has one. Does nothing on a machine without the
-/// controller: its hosts have no groups.
+/// only the processor time that hosts and everything else leave. Scheduling policies and nice
+/// values count only within a group (sched(7)), and each host has one. Does nothing on a machine
+/// without the controller: its hosts have no groups.
 ///
 /// # Errors
 /// The group cannot be made.

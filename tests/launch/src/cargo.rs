@@ -49,9 +49,9 @@ pub fn target(programs: &Path) -> PathBuf {
     programs.ancestors().nth(2).unwrap_or(programs).to_owned()
 }
 
-/// What `cargo build` needs so that `cargo test --workspace` compiles no crate again: all members of
-/// the workspace, for the features of their dependencies, and the features that only development
-/// dependencies enable.
+/// Arguments of `cargo build` with which `cargo test --workspace` compiles no crate again: all
+/// members of the workspace, for the features of their dependencies, and the features that only
+/// development dependencies enable.
 pub const LIKE_THE_TESTS: [&str; 3] = [
     "--workspace",
     "--features",

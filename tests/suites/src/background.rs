@@ -47,8 +47,8 @@ impl Background {
     }
 }
 
-/// Gives the calling thread, and the threads and programs that it starts, only the time that nothing
-/// else uses: SCHED_IDLE (sched(7)), in a control group that is idle, too.
+/// Gives the calling thread, and the threads and programs that it starts, only the time that
+/// nothing else uses: SCHED_IDLE (sched(7)), in a control group that is idle, too.
 fn be_idle() -> Result<()> {
     let thread = rustix::thread::gettid();
     yield_to_hosts(thread)?;

@@ -193,8 +193,8 @@ impl Requirements {
         stock.artifacts().into_iter().map(without).collect()
     }
 
-    /// Returns whether an artifact is a file that nothing can miss: neither it nor a directory above
-    /// it is needed, and it serves no image or package.
+    /// Returns whether an artifact is a file that nothing can miss: neither it nor a directory
+    /// above it is needed, and it serves no image or package.
     fn is_unnamed(&self, artifact: &Artifact) -> bool {
         let Artifact::File { path } = artifact else {
             return false;
