@@ -4,8 +4,8 @@
 //!
 //! A master with declared standbys is isolated after its start, and again once it has lost its
 //! standbys and most hosts. The isolation ends when a standby follows, when half of the hosts are
-//! connected, when all other hosts of masters answer that they stand by, or when an operator
-//! confirms that it acts alone (`ctl master promote`).
+//! connected, when every other host that may run a master answers that it is a standby, or when an
+//! operator confirms that it acts alone (`ctl master promote`).
 //!
 //! Two files in the master's directory belong to it. `isolated` exists while the master is
 //! isolated, for a promotion of the same host, which does not contact a running master.
@@ -76,7 +76,7 @@ pub struct Isolation {
     /// The time of day since which no standby follows, and the first check since, by the steady
     /// clock.
     alone: Mutex<Option<(Millis, Steady)>>,
-    /// `true` if all other hosts of masters answer that they stand by.
+    /// `true` if every other host that may run a master answers that it is a standby.
     have_answered: AtomicBool,
     /// Other hosts are declared that can have the master, or the declaration is unknown.
     has_others: AtomicBool,
@@ -115,8 +115,8 @@ impl Isolation {
         held.map_or(0, |(_, first)| now - first)
     }
 
-    /// Records whether all other hosts of masters answered the last query that no other master
-    /// acts.
+    /// Records whether every other host that may run a master answered the last query that none
+    /// acts there.
     pub fn all_have_answered(&self, have: bool) {
         self.have_answered.store(have, Ordering::Relaxed);
     }
@@ -381,7 +381,7 @@ mod tests {
             isolation.look(Steady(2), lost);
             isolation.check("a highstate").unwrap();
         }
-        // All other hosts of masters answer that they stand by.
+        // Every other host that may run a master answers that it is a standby.
         let isolation = new();
         isolation.all_have_answered(true);
         isolation.look(Steady(1), lost);

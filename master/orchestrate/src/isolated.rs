@@ -11,8 +11,8 @@ use super::step_runner::StepRunner;
 /// Polling interval.
 const PAUSE: Duration = Duration::from_millis(250);
 /// The condition that ends the wait.
-const UNTIL: &str = "a standby follows, half of the minions are connected, or all other hosts of masters answer that \
-    they stand by";
+const UNTIL: &str = "a standby follows, half of the minions are connected, or every other host that may run a master \
+    answers that it is a standby";
 
 impl StepRunner<'_> {
     /// Waits until this master is not isolated, without a limit. A test run changes nothing and

@@ -1,4 +1,4 @@
-//! Queries the other declared hosts of masters for another master.
+//! Asks the other declared hosts that may run a master whether one acts there.
 //!
 //! A master that may have been off or is alone sends the query, a standby sends it every ten
 //! seconds, and a promotion before it changes anything. A master and a standby present different

@@ -56,7 +56,7 @@ fn kept(check: &mut Check<'_>) {
         check.cluster(
             "etcd.placement",
             format!(
-                "this cluster was made with `placement: {}`, and its data are there",
+                "this cluster was made with `placement: {}`, so its data is there",
                 made.as_str()
             ),
             format!("put back `{}`", made.as_str()),

@@ -22,7 +22,10 @@ const PHRASES: &[(&str, &str)] = &[
         "… waits for",
     ),
     (r"\bis a refusal\b", "is refused"),
-    (r"\bhosts? of (?:the|a|its) master\b", "the master's host"),
+    (
+        r"\bhosts? of (?:(?:the|a|its) master|masters)\b",
+        "the master's host",
+    ),
     (
         r"\b(?:the|a|its|their|each|every) begin\b",
         "start, beginning",
