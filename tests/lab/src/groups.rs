@@ -88,7 +88,7 @@ fn is_init(status: &str) -> bool {
 /// without the controller: its hosts have no groups.
 ///
 /// # Errors
-/// The group cannot be made.
+/// The group cannot be made, or the thread cannot join it.
 pub fn yield_to_hosts(thread: Pid) -> Result<()> {
     let controller = Path::new("/sys/fs/cgroup/cpu");
     if !controller.exists() {

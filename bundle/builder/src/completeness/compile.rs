@@ -180,8 +180,8 @@ fn gather(
 }
 
 /// Lists each artifact of the bundle with problems that its absence would cause; the list is empty
-/// for an artifact that nothing needs. Of a file of the state tree, those of the first host that
-/// does not compile are enough.
+/// for an artifact that nothing needs. For a file of the state tree, it has only the problems of
+/// the first host that does not compile.
 ///
 /// # Errors
 /// As for [`needs`].

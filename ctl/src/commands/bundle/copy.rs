@@ -46,7 +46,7 @@ pub fn run(args: &Copy, screen: &mut Screen) -> anyhow::Result<u8> {
         };
         screen.answer(&to_value(&document), |paint| {
             format!(
-                "{} bundle {version} already exists there and is complete\n",
+                "{} bundle {version} already exists and is complete\n",
                 paint.good("✓")
             )
         })?;
